@@ -1,0 +1,65 @@
+"""From widths to a network: which layer gets which inputs, propagation, inner noise."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from dvip.layers import Layer
+from dvip.network import Block, DeepNetwork, propagation_matrix
+from dvip.parameters import Fixed
+
+__all__ = ["MAX_INNER_WIDTH", "MakeLayer", "build_network", "default_widths"]
+
+# Inner layers are as wide as the inputs, up to this.
+MAX_INNER_WIDTH = 30
+INITIAL_LOG_INNER_NOISE = -5.0
+
+
+class MakeLayer(Protocol):
+    """Makes the layer of a given place in the network."""
+
+    def __call__(
+        self,
+        index: int,
+        inputs: Float[np.ndarray, "rows inputs"],
+        num_units: int,
+        key: PRNGKeyArray,
+    ) -> Layer:
+        """`inputs` is what input propagation alone would bring to this layer."""
+
+
+def default_widths(num_inputs: int, num_layers: int, num_outputs: int) -> tuple[int, ...]:
+    """min(inputs, 30) units in every inner layer, then one unit for each output."""
+    return (min(num_inputs, MAX_INNER_WIDTH),) * (num_layers - 1) + (num_outputs,)
+
+
+def build_network(
+    inputs: Float[np.ndarray, "rows inputs"],
+    widths: Sequence[int],
+    make_layer: MakeLayer,
+    propagate_inputs: Sequence[bool],
+    key: PRNGKeyArray,
+) -> DeepNetwork:
+    """A network at its starting point. The last layer has no propagation and no inner noise."""
+    blocks = []
+    keys = jax.random.split(key, len(widths))
+    for index, num_units in enumerate(widths):
+        layer = make_layer(index, inputs, num_units, keys[index])
+        if index == len(widths) - 1:
+            blocks.append(Block(layer, num_units))
+            break
+        matrix = propagation_matrix(inputs, num_units)
+        blocks.append(
+            Block(
+                layer,
+                num_units,
+                Fixed(jnp.asarray(matrix, inputs.dtype)) if propagate_inputs[index] else None,
+                jnp.asarray(np.full(num_units, INITIAL_LOG_INNER_NOISE, inputs.dtype)),
+            )
+        )
+        inputs = inputs @ matrix.T
+    return DeepNetwork(tuple(blocks))

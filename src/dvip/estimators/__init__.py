@@ -1,0 +1,6 @@
+"""The scikit-learn face of the models."""
+
+from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
+from dvip.estimators.loading import load
+
+__all__ = ["DVIPClassifier", "DVIPRegressor", "load"]

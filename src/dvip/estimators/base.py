@@ -1,0 +1,192 @@
+"""What all estimators share: checking, scaling, building, training, function draws, saving."""
+
+import abc
+import numbers
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import jax
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dvip.architecture import MakeLayer, build_network, default_widths
+from dvip.compilation import use_compilation_cache
+from dvip.estimators.saving import save_estimator
+from dvip.estimators.scaling import Standardiser
+from dvip.likelihoods import Likelihood
+from dvip.objectives import DeepModel
+from dvip.precision import PRECISIONS, precision
+from dvip.prediction import draw_functions, white_noise
+from dvip.training import (
+    ArrayData,
+    TrainingDiverged,
+    TrainingResult,
+    TrainingSettings,
+    progress_bar,
+    train,
+)
+
+__all__ = ["DeepEstimator"]
+
+# Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
+SAMPLES_FOR_ALPHA = 10
+
+
+class DeepEstimator(BaseEstimator):
+    """A deep model behind scikit-learn's interface. Subclasses say which layers and likelihood."""
+
+    # Parameters of every estimator; `__init__` is the subclass's own.
+    n_layers: int
+    n_units: int | Sequence[int] | None
+    alpha: float
+    input_propagation: bool | Sequence[bool]
+    max_iter: int
+    batch_size: int
+    learning_rate: float
+    n_training_samples: int | None
+    n_predictive_samples: int
+    precision: str
+    random_state: Any
+    verbose: bool
+
+    # Fitted attributes.
+    model_: DeepModel
+    input_scaler_: Standardiser
+    n_features_in_: int
+    n_iter_: int
+    bound_history_: np.ndarray
+    seed_: int
+
+    # Positive whole numbers among the parameters; a subclass adds its own.
+    _counts: ClassVar[tuple[str, ...]] = (
+        "n_layers",
+        "max_iter",
+        "batch_size",
+        "n_predictive_samples",
+    )
+
+    @abc.abstractmethod
+    def _layer_maker(self) -> MakeLayer:
+        """Makes the layers of this model."""
+
+    @abc.abstractmethod
+    def _likelihood(self) -> tuple[Likelihood, int]:
+        """The likelihood at its starting point, and how many units it reads."""
+
+    def _check_parameters(self) -> None:
+        for name in self._counts:
+            value = getattr(self, name)
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
+        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
+            raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number.")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision={self.precision!r} must be one of {PRECISIONS}.")
+
+    def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
+        if self.n_units is None:
+            return default_widths(num_inputs, self.n_layers, 1)[:-1]
+        if isinstance(self.n_units, int | np.integer):
+            widths: tuple[int, ...] = (int(self.n_units),) * (self.n_layers - 1)
+        else:
+            widths = tuple(self.n_units)
+        if len(widths) != self.n_layers - 1 or any(width < 1 for width in widths):
+            raise ValueError(
+                f"n_units={self.n_units!r}: give one positive width, or a width for each of the "
+                f"{self.n_layers - 1} inner layers."
+            )
+        return widths
+
+    def _propagate_inputs(self) -> tuple[bool, ...]:
+        flags = self.input_propagation
+        if isinstance(flags, bool):
+            return (flags,) * self.n_layers
+        if len(flags) != self.n_layers - 1:
+            raise ValueError(
+                f"input_propagation={flags!r}: give True, False, or one of them for each of the "
+                f"{self.n_layers - 1} inner layers."
+            )
+        return (*flags, False)
+
+    def _num_training_samples(self) -> int:
+        if self.n_training_samples is not None:
+            return self.n_training_samples
+        return SAMPLES_FOR_ALPHA if self.alpha > 0 and self.n_layers > 1 else 1
+
+    def _build(self, inputs: np.ndarray) -> DeepModel:
+        """The model at its starting point, for scaled inputs."""
+        likelihood, num_outputs = self._likelihood()
+        network = build_network(
+            inputs,
+            (*self._inner_widths(inputs.shape[1]), num_outputs),
+            self._layer_maker(),
+            self._propagate_inputs(),
+            jax.random.key(self.seed_),
+        )
+        return DeepModel(network, likelihood)
+
+    def _train(self, inputs: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray) -> Self:
+        """Fits the model to validated inputs and to targets that are already scaled or encoded."""
+        self._check_parameters()
+        use_compilation_cache()
+        self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        inputs = self.input_scaler_.transform(inputs)
+        data = ArrayData(
+            inputs.astype(self.precision),
+            targets.astype(self.precision),
+            sample_weight.astype(self.precision),
+        )
+        settings = TrainingSettings(
+            max_iter=self.max_iter,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            alpha=float(self.alpha),
+            num_samples=self._num_training_samples(),
+            seed=self.seed_,
+        )
+        with (
+            precision(self.precision),
+            progress_bar(self.max_iter, shown=self.verbose) as report,
+        ):
+            model = self._build(data.inputs)
+            try:
+                self._keep(train(model, data, settings, report))
+            except TrainingDiverged as stopped:
+                self._keep(stopped.result)
+                raise
+        return self
+
+    def _keep(self, result: TrainingResult) -> None:
+        self.model_ = result.model
+        self.bound_history_ = result.bounds
+        self.n_iter_ = self.max_iter
+
+    def _scaled(self, X: Any) -> np.ndarray:
+        """Inputs for prediction, validated and scaled."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self.input_scaler_.transform(X).astype(self.precision)
+
+    def _white_noise(self) -> jax.Array:
+        return white_noise(self.model_.network, self.n_predictive_samples, self.seed_)
+
+    def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
+        """n functions of the last layer's units: f(X) has shape (n, rows, units)."""
+        check_is_fitted(self)
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        with precision(self.precision):
+            draws = draw_functions(self.model_.network, n, seed)
+        return lambda X: np.moveaxis(draws(self._scaled(X)), 1, 2)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the fitted model to a folder, as JSON and safetensors.
+
+        A model that is already there is replaced, in one step, only once the new one is complete.
+        """
+        check_is_fitted(self)
+        save_estimator(self, path)

@@ -1,0 +1,179 @@
+"""Deep variational implicit processes as estimators."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from dvip.architecture import MakeLayer
+from dvip.estimators.base import DeepEstimator
+from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.regression import DeepRegressor
+from dvip.layers import VIPLayer
+from dvip.likelihoods import Classification
+from dvip.processes import PROCESSES, ImplicitProcess, PerUnit
+
+__all__ = ["DVIPClassifier", "DVIPRegressor"]
+
+# Starting scales of q(a). Inner layers start as their input, almost without noise; the last layer
+# starts at its prior.
+INNER_Q_SCALE = 1e-5
+LAST_Q_SCALE = 1.0
+
+Prior = str | ImplicitProcess
+
+
+class _DVIP(DeepEstimator):
+    """The parameters of DVIP and its layers."""
+
+    _counts: ClassVar[tuple[str, ...]] = (*DeepEstimator._counts, "n_prior_samples")
+
+    def __init__(
+        self,
+        n_layers: int = 3,
+        n_prior_samples: int = 20,
+        prior: Prior | Sequence[Prior] = "bnn",
+        alpha: float = 0.0,
+        max_iter: int = 20_000,
+        batch_size: int = 100,
+        learning_rate: float = 5e-3,
+        n_predictive_samples: int = 100,
+        n_training_samples: int | None = None,
+        n_units: int | Sequence[int] | None = None,
+        input_propagation: bool | Sequence[bool] = True,
+        shared_prior: bool = True,
+        fresh_noise: bool = False,
+        likelihood: str | Classification = "auto",
+        precision: str = "float32",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ):
+        self.n_layers = n_layers
+        self.n_prior_samples = n_prior_samples
+        self.prior = prior
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_predictive_samples = n_predictive_samples
+        self.n_training_samples = n_training_samples
+        self.n_units = n_units
+        self.input_propagation = input_propagation
+        self.shared_prior = shared_prior
+        self.fresh_noise = fresh_noise
+        self.likelihood = likelihood
+        self.precision = precision
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _processes(self) -> tuple[ImplicitProcess, ...]:
+        """The process of each layer."""
+        if isinstance(self.prior, str | ImplicitProcess):
+            priors: tuple[Prior, ...] = (self.prior,) * self.n_layers
+        else:
+            priors = tuple(self.prior)
+        if len(priors) != self.n_layers:
+            raise ValueError(
+                f"prior has {len(priors)} entries for {self.n_layers} layers: give one prior, or "
+                "one for each layer."
+            )
+        return tuple(_process(prior) for prior in priors)
+
+    def _layer_maker(self) -> MakeLayer:
+        processes = self._processes()
+
+        def make_layer(
+            index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
+        ) -> VIPLayer:
+            process = processes[index]
+            return VIPLayer.create(
+                process if self.shared_prior else PerUnit(process, num_units),
+                inputs.shape[1],
+                num_units,
+                self.n_prior_samples,
+                q_scale=LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE,
+                fresh_noise=self.fresh_noise,
+                key=key,
+            )
+
+        return make_layer
+
+
+def _process(prior: Any) -> ImplicitProcess:
+    if isinstance(prior, ImplicitProcess):
+        return prior
+    if isinstance(prior, str) and prior in PROCESSES:
+        return PROCESSES[prior]()
+    known = ", ".join(repr(name) for name in PROCESSES)
+    raise ValueError(f"prior={prior!r} is not known: use {known} or an ImplicitProcess object.")
+
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    n_layers : int, default 3
+        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
+    n_prior_samples : int, default 20
+        S, the prior functions that a layer is a linear combination of. More are more flexible; the
+        cost of a step grows with its square.
+    prior : {"bnn"}, process or sequence of them, default "bnn"
+        The prior over functions: a name, an object such as
+        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, one of your own class, or one
+        for each layer.
+    alpha : float from 0 to 1, default 0
+        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+    max_iter : int, default 20000
+        Training steps.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        R, the samples propagated for a prediction: the components of the mixture.
+    n_training_samples : int, optional
+        Samples propagated in a training step. By default 1, and 10 where the α-energy of several
+        layers needs them.
+    n_units : int or sequence of int, optional
+        Units of each inner layer. By default as many as inputs, 30 at most.
+    input_propagation : bool or sequence of bool, default True
+        Whether an inner layer adds its input to its output (its leading principal components, where
+        the layer is narrower than its input); one for all inner layers, or one for each.
+    shared_prior : bool, default True
+        Whether the units of a layer share their prior functions, or have their own, at a cost.
+    fresh_noise : bool, default False
+        Whether prior functions are drawn anew at every training step.
+    likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
+        For classifiers: "auto" is probit for two classes and robust-max for more. A regressor has
+        Gaussian noise.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar, on a terminal.
+
+    Attributes
+    ----------
+    model_ : DeepModel
+        The trained network and likelihood.
+    bound_history_ : array
+        The mean of the bound over successive stretches of the training.
+    n_iter_ : int
+        Training steps done.
+"""
+
+
+class DVIPRegressor(DeepRegressor, _DVIP):
+    """Regression with a deep variational implicit process.
+
+    Inputs and targets are scaled inside. Predictions are Gaussian mixtures.
+    """
+
+
+class DVIPClassifier(DeepClassifier, _DVIP):
+    """Classification with a deep variational implicit process, with labels of any type."""
+
+
+for _estimator in (DVIPRegressor, DVIPClassifier):
+    _estimator.__doc__ = f"{_estimator.__doc__}\n{_PARAMETERS}"

@@ -1,0 +1,107 @@
+"""Regression: scaled targets, Gaussian noise, predictive mixtures on the scale of the user."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from dvip.estimators.base import DeepEstimator
+from dvip.estimators.scaling import Standardiser, merge_duplicates
+from dvip.likelihoods import Gaussian, Likelihood
+from dvip.objectives import DeepModel
+from dvip.precision import precision
+from dvip.prediction import moments
+from dvip.predictive import GaussianMixture
+
+__all__ = ["DeepRegressor"]
+
+
+class DeepRegressor(RegressorMixin, DeepEstimator):
+    """A deep model with Gaussian noise. `y` may have one column or several."""
+
+    model_: DeepModel[Gaussian]
+    target_scaler_: Standardiser
+    target_shape_: tuple[int, ...]
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains the model.
+
+        Parameters
+        ----------
+        X : array or DataFrame of shape (rows, inputs)
+        y : array of shape (rows,) or (rows, targets)
+        sample_weight : array of shape (rows,), optional
+            How many times each row counts; a weight of 2 is the same as the row twice.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self.target_shape_ = y.shape[1:]
+        inputs, targets, weights = merge_duplicates(X, y.reshape(len(y), -1), weights)
+        self.input_scaler_ = Standardiser.fit(inputs, weights)
+        self.target_scaler_ = Standardiser.fit(targets, weights)
+        return self._train(inputs, self.target_scaler_.transform(targets), weights)
+
+    def _likelihood(self) -> tuple[Likelihood, int]:
+        num_targets = int(np.prod(self.target_shape_))
+        return Gaussian.create(num_targets), num_targets
+
+    def predict_dist(self, X: Any) -> GaussianMixture:
+        """The predictive distribution of y for each row: a Gaussian mixture.
+
+        It holds `n_predictive_samples` means and variances for each row; with many millions of rows
+        ask for it in blocks, or use `predict`, which keeps only the mean and the deviation.
+        """
+        means, variances = map(np.concatenate, zip(*self._moments(X), strict=True))
+        if not self.target_shape_:
+            means, variances = means[:, 0], variances[:, 0]
+        return GaussianMixture(means, variances, self._noise_variance())
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The predictive mean of y and, if asked for, its standard deviation."""
+        pieces = [
+            (means.mean(axis=-1), variances.mean(axis=-1) + means.var(axis=-1))
+            for means, variances in self._moments(X)
+        ]
+        mean, variance = (
+            np.concatenate(arrays).reshape(-1, *self.target_shape_)
+            for arrays in zip(*pieces, strict=True)
+        )
+        return (mean, np.sqrt(variance + self._noise_variance())) if return_std else mean
+
+    def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
+        """n whole functions from the posterior, without the noise of the data.
+
+        The result is called with inputs, f(X) -> (n, rows) or (n, rows, targets), any number of
+        times: it is the same functions each time.
+        """
+        latent = self._draw_latent(n, random_state)
+        scaler, shape = self.target_scaler_, self.target_shape_
+
+        def functions(X: Any) -> np.ndarray:
+            values = latent(X) * scaler.scale + scaler.mean
+            return values.reshape(*values.shape[:2], *shape)
+
+        return functions
+
+    def _moments(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Means and variances of f, rows x targets x samples, on the user's scale, in pieces."""
+        inputs = self._scaled(X)
+        scale, offset = self.target_scaler_.scale[:, None], self.target_scaler_.mean[:, None]
+        with precision(self.precision):
+            for mean, variance in moments(self.model_.network, inputs, self._white_noise()):
+                mean, variance = (np.moveaxis(array, 2, 0) for array in (mean, variance))
+                yield mean * scale + offset, variance * np.square(scale)
+
+    def _noise_variance(self) -> np.ndarray:
+        """The variance of the noise of the data, for each target, on the user's scale."""
+        likelihood = self.model_.likelihood
+        variance = np.exp(np.asarray(likelihood.log_variance, dtype=np.float64))
+        return (variance * np.square(self.target_scaler_.scale)).reshape(self.target_shape_)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

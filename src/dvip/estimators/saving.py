@@ -1,0 +1,171 @@
+"""An estimator as JSON content and arrays, and back.
+
+Parameters and fitted attributes are written by their type, so a new estimator needs no code here.
+The network is rebuilt from the parameters and its arrays are filled in.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dvip import __version__
+from dvip.estimators.scaling import Standardiser
+from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS
+from dvip.objectives import DeepModel
+from dvip.persistence import ModelFileError, read_model, write_model
+from dvip.precision import precision
+from dvip.processes import PROCESSES
+
+__all__ = ["restore_estimator", "save_estimator"]
+
+# Objects that may be parameters, by name; others are the user's own.
+_KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
+KNOWN_OBJECTS = {cls.__name__: cls for cls in _KNOWN}
+
+
+def save_estimator(
+    estimator: Any, path: str | Path, table: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a fitted estimator; `table` is how the command line encodes tables for it."""
+    arrays: dict[str, np.ndarray] = {}
+    attributes = {
+        name: _encode_attribute(name, value, arrays)
+        for name, value in vars(estimator).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+    content = {
+        "dvip": __version__,
+        "estimator": type(estimator).__name__,
+        "parameters": {
+            name: _encode_parameter(value)
+            for name, value in estimator.get_params(deep=False).items()
+        },
+        "attributes": attributes,
+        "table": table,
+    }
+    write_model(path, content, arrays)
+
+
+def restore_estimator(
+    path: str | Path, estimators: Mapping[str, type], own_objects: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The estimator that was saved at `path`, and its table encoding.
+
+    `own_objects` gives the parameters that are of the user's own classes, which no file can hold.
+    """
+    content, arrays = read_model(path)
+    try:
+        cls = estimators[content["estimator"]]
+        parameters = {
+            name: _decode_parameter(name, value, own_objects)
+            for name, value in content["parameters"].items()
+        }
+        estimator = cls(**parameters)
+        for name, value in content["attributes"].items():
+            if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
+                setattr(estimator, name, _decode_attribute(name, value, arrays))
+        with precision(estimator.precision):
+            estimator.model_ = _fill_model(estimator, arrays)
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFileError(f"The model at {path} cannot be restored: {error}") from error
+    return estimator, content.get("table")
+
+
+def _encode_parameter(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return [_encode_parameter(entry) for entry in value]
+    if isinstance(value, eqx.Module):
+        name = type(value).__name__
+        if KNOWN_OBJECTS.get(name) is not type(value):
+            return {"own_object": name}
+        options = {
+            field.name: _encode_parameter(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.metadata.get("static", False)
+        }
+        return {"object": name, "options": options}
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return None  # the seed that was drawn from it is among the fitted attributes
+    return value
+
+
+def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode_parameter(name, entry, own_objects) for entry in value)
+    if not isinstance(value, dict):
+        return value
+    if "own_object" in value:
+        if own_objects.get(name) is None:
+            raise ModelFileError(
+                f"The model's {name} is an object of your class {value['own_object']}, which a "
+                f"file cannot hold: pass it as load(path, {name}={value['own_object']}(...))."
+            )
+        return own_objects[name]
+    options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
+    return KNOWN_OBJECTS[value["object"]](**options)
+
+
+def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    if isinstance(value, DeepModel):
+        arrays.update({f"{name}{key}": np.asarray(leaf) for key, leaf in _leaves(value)})
+        return {"kind": "model"}
+    if isinstance(value, Standardiser):
+        arrays[f"{name}.mean"], arrays[f"{name}.scale"] = value.mean, value.scale
+        return {"kind": "standardiser"}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        arrays[name] = value
+        return {"kind": "array"}
+    if isinstance(value, np.ndarray) and all(isinstance(entry, str) for entry in value):
+        dtype = "object" if value.dtype == object else value.dtype.str
+        return {"kind": "texts", "values": value.tolist(), "dtype": dtype}
+    if isinstance(value, tuple):
+        return {"kind": "tuple", "values": [_encode_parameter(entry) for entry in value]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"kind": "value", "value": value}
+    raise TypeError(f"{name} of type {type(value).__name__} cannot be saved.")
+
+
+def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    match value["kind"]:
+        case "standardiser":
+            return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
+        case "array":
+            return arrays[name]
+        case "texts":
+            return np.array(value["values"], dtype=value["dtype"])
+        case "tuple":
+            return tuple(value["values"])
+        case "value":
+            return value["value"]
+        case kind:
+            raise ModelFileError(f"{name} is of the unknown kind {kind!r}.")
+
+
+def _leaves(model: Any) -> list[tuple[str, Any]]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
+    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
+
+
+def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
+    """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
+    inputs = np.zeros((1, estimator.n_features_in_), estimator.precision)
+    skeleton = eqx.filter_eval_shape(estimator._build, inputs)
+    leaves = []
+    for key, leaf in _leaves(skeleton):
+        array = arrays[f"model_{key}"]
+        if array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise ModelFileError(
+                f"model_{key} is {array.dtype}{array.shape}, expected {leaf.dtype}{leaf.shape}."
+            )
+        leaves.append(jnp.asarray(array))
+    return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)

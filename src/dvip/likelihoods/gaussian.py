@@ -1,0 +1,57 @@
+"""Gaussian noise around the last layer, one variance for each target."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from dvip.likelihoods.likelihood import Likelihood, Moments
+
+__all__ = ["Gaussian"]
+
+# Small beside targets of unit variance, so that the function starts by explaining them.
+INITIAL_VARIANCE = 0.05
+
+
+class Gaussian(Likelihood):
+    """y_h = f_h + noise with variance σ²_h; several targets are independent given f."""
+
+    log_variance: Float[Array, " units"]
+
+    @classmethod
+    def create(cls, num_targets: int, variance: float = INITIAL_VARIANCE) -> "Gaussian":
+        """The same noise for every target."""
+        return cls(jnp.full(num_targets, jnp.log(variance)))
+
+    @property
+    def variance(self) -> Float[Array, " units"]:
+        """The noise variances σ²_h."""
+        return jnp.exp(self.log_variance)
+
+    def _aligned(
+        self, targets: Float[Array, "units batch"], moments: Array
+    ) -> tuple[Float[Array, "units *shape"], Float[Array, "units *ones"]]:
+        """Targets and log-variances with as many axes as the moments have."""
+        ones = (1,) * (moments.ndim - 2)
+        aligned = targets.reshape(targets.shape[0], *ones, targets.shape[1])
+        return aligned, self.log_variance.reshape(-1, *ones, 1)
+
+    def expected_log_prob(
+        self, targets: Float[Array, "units batch"], mean: Moments, variance: Moments
+    ) -> Float[Array, "*shape"]:
+        """log N(y | mean, σ²) - variance / (2 σ²), summed over the targets."""
+        aligned, log_variance = self._aligned(targets, mean)
+        squares = (jnp.square(aligned - mean) + variance) * jnp.exp(-log_variance)
+        return -0.5 * jnp.sum(squares + log_variance + jnp.log(2 * jnp.pi), axis=0)
+
+    def log_expected_power(
+        self,
+        targets: Float[Array, "units batch"],
+        mean: Moments,
+        variance: Moments,
+        alpha: float,
+    ) -> Float[Array, "*shape"]:
+        """N(y | f, σ²)^α is N(y | f, σ²/α) times a constant, and that is integrated exactly."""
+        aligned, log_variance = self._aligned(targets, mean)
+        total = variance + jnp.exp(log_variance) / alpha
+        constant = (1 - alpha) * (jnp.log(2 * jnp.pi) + log_variance) - jnp.log(alpha)
+        log_density = jnp.square(aligned - mean) / total + jnp.log(2 * jnp.pi * total)
+        return 0.5 * jnp.sum(constant - log_density, axis=0)

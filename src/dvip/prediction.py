@@ -1,0 +1,129 @@
+"""From a trained network to numbers, in pieces of a fixed number of rows.
+
+Memory is bounded whatever the number of rows, and one compiled shape serves every call.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from dvip.likelihoods import Classification
+from dvip.network import DeepNetwork
+from dvip.precision import precision
+
+__all__ = ["FunctionDraws", "class_probabilities", "draw_functions", "moments", "white_noise"]
+
+# Row-samples (rows times propagated samples) that one compiled call handles.
+MAX_ROW_SAMPLES = 25_600
+MAX_ROWS = 1_024
+
+
+def rows_at_once(num_samples: int) -> int:
+    """How many rows a compiled call takes with that many samples of each."""
+    return max(1, min(MAX_ROWS, MAX_ROW_SAMPLES // num_samples))
+
+
+def white_noise(
+    network: DeepNetwork, num_samples: int, seed: int
+) -> Float[Array, "units samples 1"]:
+    """Standard normal variables for the inner units of `num_samples` propagated samples.
+
+    All rows share them. Each row's mixture is what independent draws would give, and the
+    prediction for a row does not depend on the rows that happen to be asked for with it.
+    """
+    key = jax.random.key(seed)
+    num_samples = num_samples if network.inner_widths else 1
+    return jax.random.normal(key, (sum(network.inner_widths), num_samples, 1))
+
+
+def in_pieces(
+    function: Callable[[Array], PyTree], inputs: np.ndarray, rows: int
+) -> Iterator[PyTree]:
+    """`function` of each piece of `rows` rows, in order, on two threads; the last is padded."""
+
+    def evaluate(start: int) -> PyTree:
+        piece = inputs[start : start + rows]
+        missing = rows - len(piece)
+        padded = np.pad(piece, ((0, missing), (0, 0)), mode="edge") if missing else piece
+        with precision(inputs.dtype):  # threads do not inherit it
+            results = function(jnp.asarray(padded))
+        return jax.tree.map(lambda array: np.asarray(array)[..., : len(piece)], results)
+
+    starts = range(0, len(inputs), rows)
+    if len(starts) == 1:
+        yield evaluate(0)
+        return
+    with ThreadPoolExecutor(max_workers=2) as threads:
+        yield from threads.map(evaluate, starts)
+
+
+@eqx.filter_jit
+def _moments(
+    network: DeepNetwork, inputs: Float[Array, "rows inputs"], noise: Array
+) -> tuple[Float[Array, "units samples rows"], Float[Array, "units samples rows"]]:
+    return network.propagate(inputs.T, noise)
+
+
+@eqx.filter_jit
+def _class_probabilities(
+    network: DeepNetwork,
+    likelihood: Classification,
+    inputs: Float[Array, "rows inputs"],
+    noise: Array,
+) -> Float[Array, "classes rows"]:
+    mean, variance = network.propagate(inputs.T, noise)
+    return jnp.mean(likelihood.class_probabilities(mean, variance), axis=1)
+
+
+def moments(
+    network: DeepNetwork, inputs: Float[np.ndarray, "rows inputs"], noise: Array
+) -> Iterator[
+    tuple[Float[np.ndarray, "units samples rows"], Float[np.ndarray, "units samples rows"]]
+]:
+    """Mean and variance of the last layer for each propagated sample, piece by piece."""
+    rows = rows_at_once(noise.shape[1])
+    return in_pieces(lambda piece: _moments(network, piece, noise), inputs, rows)
+
+
+def class_probabilities(
+    network: DeepNetwork,
+    likelihood: Classification,
+    inputs: Float[np.ndarray, "rows inputs"],
+    noise: Array,
+) -> Float[np.ndarray, "rows classes"]:
+    """Probability of each class, averaged over the propagated samples."""
+    rows = rows_at_once(noise.shape[1])
+    pieces = in_pieces(
+        lambda piece: _class_probabilities(network, likelihood, piece, noise), inputs, rows
+    )
+    return np.concatenate([piece.T for piece in pieces])
+
+
+class FunctionDraws(eqx.Module):
+    """Whole functions from the posterior: the same functions at any inputs, call after call."""
+
+    network: DeepNetwork
+    functions: PyTree[Array]
+    num_functions: int = eqx.field(static=True)
+
+    @eqx.filter_jit
+    def _evaluate(
+        self, inputs: Float[Array, "rows inputs"]
+    ) -> Float[Array, "functions units rows"]:
+        return jax.vmap(lambda function: self.network.evaluate(function, inputs.T))(self.functions)
+
+    def __call__(self, inputs: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, "f u rows"]:
+        """Values of each function's units at these (scaled) inputs."""
+        pieces = in_pieces(self._evaluate, inputs, rows_at_once(self.num_functions))
+        return np.concatenate(list(pieces), axis=-1)
+
+
+def draw_functions(network: DeepNetwork, num_functions: int, seed: int) -> FunctionDraws:
+    """`num_functions` draws of the whole network from its posterior."""
+    keys = jax.random.split(jax.random.key(seed), num_functions)
+    return FunctionDraws(network, jax.vmap(network.draw_function)(keys), num_functions)

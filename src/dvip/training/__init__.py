@@ -1,0 +1,14 @@
+"""Training: the compiled loop, the order of the data, progress."""
+
+from dvip.training.batches import ArrayData
+from dvip.training.loop import TrainingDiverged, TrainingResult, TrainingSettings, train
+from dvip.training.progress import progress_bar
+
+__all__ = [
+    "ArrayData",
+    "TrainingDiverged",
+    "TrainingResult",
+    "TrainingSettings",
+    "progress_bar",
+    "train",
+]

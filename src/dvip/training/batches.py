@@ -1,0 +1,44 @@
+"""The order of the rows: endless epochs, each a new permutation, read in batches.
+
+The order is a function of the seed and the position alone, so that a run can continue anywhere.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from dvip.objectives import Batch
+
+__all__ = ["ArrayData", "shuffled_rows"]
+
+
+def shuffled_rows(num_rows: int, seed: int, start: int, count: int) -> Int[np.ndarray, " count"]:
+    """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
+    first, last = start // num_rows, (start + count - 1) // num_rows
+    epochs = [
+        np.random.default_rng((seed, epoch)).permutation(num_rows)
+        for epoch in range(first, last + 1)
+    ]
+    offset = start - first * num_rows
+    return np.concatenate(epochs)[offset : offset + count]
+
+
+@dataclass(frozen=True)
+class ArrayData:
+    """Rows that are in memory, scaled and in the precision of the model."""
+
+    inputs: Float[np.ndarray, "rows inputs"]
+    targets: Float[np.ndarray, "rows outputs"]
+    weights: Float[np.ndarray, " rows"]
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.inputs)
+
+    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
+        """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
+        rows = shuffled_rows(self.num_rows, seed, step * batch_size, num_steps * batch_size)
+        rows = rows.reshape(num_steps, batch_size)
+        return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])

@@ -1,0 +1,184 @@
+"""The training loop: many Adam steps inside one compiled scan, then the next piece of the data.
+
+The compiled program sees batches, never the data set, so that its shape does not depend on the
+number of rows: cross-validation folds share one compilation.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from dvip.objectives import Batch, DeepModel, bound
+from dvip.parameters import combine, split_trainable
+
+__all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
+
+# Steps between two looks at the host: long enough that dispatch is negligible, short enough for a
+# live progress bar and a prompt answer to Ctrl-C.
+MAX_STEPS_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How to train: the numbers that a user may choose."""
+
+    max_iter: int
+    batch_size: int
+    learning_rate: float
+    alpha: float
+    num_samples: int
+    seed: int
+
+
+class Data(Protocol):
+    """Where batches come from."""
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+
+    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
+        """The batches of `num_steps` steps from `step` on."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The trained model, and the bound's mean over each piece of `steps_per_bound` steps."""
+
+    model: DeepModel
+    bounds: Float[np.ndarray, " pieces"]
+    steps_per_bound: int
+
+
+class TrainingDiverged(RuntimeError):
+    """The bound or its gradient stopped being finite. `result` holds the last finite model."""
+
+    def __init__(self, step: int, result: TrainingResult):
+        super().__init__(
+            f"Training stopped at step {step}: the bound is not finite. Try a smaller "
+            "learning_rate, precision='float64', or look for extreme values in the data. "
+            "The parameters of the last finite step are kept."
+        )
+        self.step = step
+        self.result = result
+
+
+class State(NamedTuple):
+    """All that changes from step to step. `step` stands still once a bound was not finite."""
+
+    parameters: DeepModel
+    optimiser: Any
+    step: Int[Array, ""]
+    finite: Bool[Array, ""]
+
+
+class Piece(NamedTuple):
+    """What a compiled call needs besides the state: the fixed part of the model and the data."""
+
+    fixed: DeepModel
+    batches: Batch
+    learning_rates: Float[Array, " steps"]
+    key: PRNGKeyArray
+    num_data: Float[Array, ""]
+
+
+def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
+    """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
+    progress = np.minimum(steps / max_iter, 1.0)
+    return 0.5 * learning_rate * (1 + np.cos(np.pi * progress))
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _advance(
+    piece: Piece, state: State, alpha: float, num_samples: int
+) -> tuple[State, Float[Array, " steps"]]:
+    """One step for each batch of the piece. All parameters are one vector for the optimiser."""
+    adam = optax.scale_by_adam()
+    parameters, unravel = ravel_pytree(state.parameters)
+
+    def loss(parameters: Float[Array, " parameters"], batch: Batch, key: PRNGKeyArray) -> Array:
+        model = combine(unravel(parameters), piece.fixed)
+        value = bound(
+            model, batch, key, num_data=piece.num_data, alpha=alpha, num_samples=num_samples
+        )
+        return -value / piece.num_data
+
+    def step(carry: tuple, xs: tuple[Batch, Array]) -> tuple[tuple, Array]:
+        parameters, optimiser, count, finite = carry
+        batch, learning_rate = xs
+        key = jax.random.fold_in(piece.key, count)
+        value, gradient = jax.value_and_grad(loss)(parameters, batch, key)
+        updates, new_optimiser = adam.update(gradient, optimiser)
+        finite = finite & jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        new = (parameters - learning_rate * updates, new_optimiser, count + 1)
+        kept = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), new, (parameters, optimiser, count)
+        )
+        return (*kept, finite), -value * piece.num_data
+
+    carry = (parameters, state.optimiser, state.step, state.finite)
+    carry, bounds = jax.lax.scan(step, carry, (piece.batches, piece.learning_rates))
+    parameters, optimiser, count, finite = carry
+    return State(unravel(parameters), optimiser, count, finite), bounds
+
+
+def train(
+    model: DeepModel,
+    data: Data,
+    settings: TrainingSettings,
+    on_progress: Callable[[int, float], None] = lambda steps, bound: None,
+) -> TrainingResult:
+    """Maximises the bound. `on_progress` hears the steps done and the latest bound."""
+    parameters, fixed = split_trainable(model)
+    flat = ravel_pytree(parameters)[0]
+    # Donated buffers must be the loop's own: the caller's model stays as it is.
+    parameters = jax.tree.map(jnp.array, parameters)
+    state = State(parameters, optax.scale_by_adam().init(flat), jnp.array(0), jnp.array(True))
+    num_pieces = -(-settings.max_iter // MAX_STEPS_AT_ONCE)
+    # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
+    # has a learning rate of zero.
+    num_steps = -(-settings.max_iter // num_pieces)
+    batch_size = min(settings.batch_size, data.num_rows)
+    key = jax.random.key(settings.seed, impl="rbg")
+    history: list[float] = []
+
+    def result() -> TrainingResult:
+        return TrainingResult(combine(state.parameters, fixed), np.array(history), num_steps)
+
+    def record(bounds: Float[Array, " steps"], steps: int) -> None:
+        """Waits for a piece; called when the next is already under way."""
+        history.append(float(np.mean(np.asarray(bounds))))
+        on_progress(min(steps, settings.max_iter), history[-1])
+
+    pending: tuple[Array, int] | None = None
+    for piece_index in range(num_pieces):
+        first = piece_index * num_steps
+        steps = np.arange(first, first + num_steps)
+        rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
+        piece = Piece(
+            fixed,
+            data.batches(settings.seed, first, num_steps, batch_size),
+            jnp.asarray(rates, flat.dtype),
+            key,
+            jnp.asarray(data.num_rows, flat.dtype),
+        )
+        state, bounds = _advance(piece, state, settings.alpha, settings.num_samples)
+        if pending is not None:
+            record(*pending)
+            if not np.isfinite(history[-1]):
+                break
+        pending = (bounds, first + num_steps)
+    else:
+        assert pending is not None  # max_iter is at least 1
+        record(*pending)
+    if not bool(state.finite):
+        raise TrainingDiverged(int(state.step), result())
+    return result()
