@@ -1,7 +1,6 @@
 """From widths to a network: which layer gets which inputs, propagation, inner noise."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +18,9 @@ MAX_INNER_WIDTH = 30
 INITIAL_LOG_INNER_NOISE = -5.0
 
 
-class MakeLayer(Protocol):
-    """Makes the layer of a given place in the network."""
-
-    def __call__(
-        self,
-        index: int,
-        inputs: Float[np.ndarray, "rows inputs"],
-        num_units: int,
-        key: PRNGKeyArray,
-    ) -> Layer:
-        """`inputs` is what input propagation alone would bring to this layer."""
+# Makes the layer of a given place in the network, from its index, what input propagation alone
+# would bring to it as inputs, its number of units, and a random key.
+MakeLayer = Callable[[int, np.ndarray, int, PRNGKeyArray], Layer]
 
 
 def default_widths(num_inputs: int, num_layers: int, num_outputs: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import abc
 import numbers
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -130,7 +130,7 @@ class DeepEstimator(BaseEstimator):
         )
         return DeepModel(network, likelihood)
 
-    def _train(self, inputs: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray) -> Self:
+    def _train(self, inputs: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray) -> None:
         """Fits the model to validated inputs and to targets that are already scaled or encoded."""
         self._check_parameters()
         use_compilation_cache()
@@ -159,7 +159,6 @@ class DeepEstimator(BaseEstimator):
             except TrainingDiverged as stopped:
                 self._keep(stopped.result)
                 raise
-        return self
 
     def _keep(self, result: TrainingResult) -> None:
         self.model_ = result.model

@@ -1,7 +1,7 @@
 """Classification: any labels, probit for two classes, robust-max for more."""
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -26,7 +26,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     classes_: np.ndarray
     model_: DeepModel[Classification]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepClassifier":
         """Trains the model.
 
         Parameters
@@ -52,7 +52,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         codes = encoder.transform(y).astype(np.float64)[:, None]
         inputs, targets, weights = merge_duplicates(X, codes, weights)
         self.input_scaler_ = Standardiser.fit(inputs, weights)
-        return self._train(inputs, targets, weights)
+        self._train(inputs, targets, weights)
+        return self
 
     def _likelihood(self) -> tuple[Likelihood, int]:
         num_classes = len(self.classes_)
@@ -79,7 +80,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most_probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most_probable]
 
     def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
         """n whole latent functions from the posterior: f(X) -> (n, rows, units).

@@ -1,7 +1,7 @@
 """Regression: scaled targets, Gaussian noise, predictive mixtures on the scale of the user."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -25,7 +25,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":
         """Trains the model.
 
         Parameters
@@ -42,7 +42,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         inputs, targets, weights = merge_duplicates(X, y.reshape(len(y), -1), weights)
         self.input_scaler_ = Standardiser.fit(inputs, weights)
         self.target_scaler_ = Standardiser.fit(targets, weights)
-        return self._train(inputs, self.target_scaler_.transform(targets), weights)
+        self._train(inputs, self.target_scaler_.transform(targets), weights)
+        return self
 
     def _likelihood(self) -> tuple[Likelihood, int]:
         num_targets = int(np.prod(self.target_shape_))

@@ -1,7 +1,6 @@
 """The protocol of a layer: H units, each a random function with an approximate posterior."""
 
 import abc
-from typing import Self
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
@@ -32,7 +31,7 @@ class Layer(eqx.Module):
     ) -> Float[Array, "units batch"]:
         """The functions that `draw_function` drew, at these inputs."""
 
-    def redraw_noise(self, key: PRNGKeyArray) -> Self:
+    def redraw_noise(self, key: PRNGKeyArray) -> "Layer":
         """The layer at the next training step; one whose prior noise is fixed is unchanged."""
         del key
         return self

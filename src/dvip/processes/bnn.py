@@ -20,8 +20,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "cos": jnp.cos,
 }
 
-# The noise of one network layer: standard normal, for its weights and its biases.
-DenseNoise = tuple[Float[Array, "samples outputs inputs"], Float[Array, "samples outputs 1"]]
+# The noise of one network layer, samples x outputs x inputs: its weights, and its biases.
+DenseNoise = tuple[Float[Array, "samples _ _"], Float[Array, "samples _ 1"]]
 
 
 class GaussianEntries(eqx.Module):

@@ -1,7 +1,6 @@
 """The protocol of an implicit process f(x) = g_θ(x, z): what a prior over functions must offer."""
 
 import abc
-from typing import Self
 
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
@@ -18,7 +17,7 @@ class ImplicitProcess(eqx.Module):
     """
 
     @abc.abstractmethod
-    def initialise(self, num_inputs: int, key: PRNGKeyArray) -> Self:
+    def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "ImplicitProcess":
         """This process with parameters θ for inputs of that width."""
 
     @abc.abstractmethod

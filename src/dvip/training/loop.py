@@ -6,7 +6,7 @@ number of rows: cross-validation folds share one compilation.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -38,6 +38,7 @@ class TrainingSettings:
     seed: int
 
 
+@runtime_checkable
 class Data(Protocol):
     """Where batches come from."""
 

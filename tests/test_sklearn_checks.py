@@ -1,0 +1,13 @@
+"""scikit-learn's own checks, in full."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from dvip import DVIPClassifier, DVIPRegressor
+
+# One layer and large steps: the checks are about the interface, and want a fit that learns.
+QUICK = dict(n_layers=1, max_iter=500, learning_rate=0.05, n_predictive_samples=5)
+
+
+@parametrize_with_checks([DVIPRegressor(**QUICK), DVIPClassifier(**QUICK)])
+def test_sklearn_check(estimator, check):
+    check(estimator)
