@@ -43,12 +43,12 @@ def build_network(
         if index == len(widths) - 1:
             blocks.append(Block(layer, num_units))
             break
-        matrix = propagation_matrix(inputs, num_units)
+        matrix = propagation_matrix(inputs, num_units).astype(inputs.dtype)
         blocks.append(
             Block(
                 layer,
                 num_units,
-                Fixed(jnp.asarray(matrix, inputs.dtype)) if propagate_inputs[index] else None,
+                Fixed(jnp.asarray(matrix)) if propagate_inputs[index] else None,
                 jnp.asarray(np.full(num_units, INITIAL_LOG_INNER_NOISE, inputs.dtype)),
             )
         )

@@ -4,6 +4,8 @@ f_h(x) = φ(x)ᵀ a_h + m*(x) with a_h ~ N(0, I) a priori and q(a_h) = N(m_h, S_
 m* is the mean of S functions drawn from an implicit process and φ their centred values over √S.
 """
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from dvip.layers.layer import Layer
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
+from dvip.products import product
 
 __all__ = ["VIPLayer"]
 
@@ -22,8 +25,10 @@ class VIPLayer(Layer):
     process: ImplicitProcess
     noise: Fixed
     q_mean: Float[Array, "units samples"]
-    # Strictly lower part and, on the diagonal, logarithms: see q_factor.
-    raw_factor: Float[Array, "units samples samples"]
+    # The factor L of S_h = L Lᵀ: the logarithm of its diagonal, and its lower part, kept transposed
+    # because the features are multiplied by Lᵀ. The rest of the array is not used.
+    q_log_diagonal: Float[Array, "units samples"]
+    q_off_diagonal: Float[Array, "units samples samples"]
     fresh_noise: bool = eqx.field(static=True)
 
     @classmethod
@@ -42,23 +47,25 @@ class VIPLayer(Layer):
         """A layer at its starting point, q(a) = N(0, q_scale² I)."""
         process_key, noise_key = jax.random.split(key)
         process = process.initialise(num_inputs, process_key)
-        diagonal = jnp.log(q_scale) * jnp.eye(num_prior_samples)
         return cls(
             process=process,
             noise=Fixed(process.draw_noise(noise_key, num_prior_samples)),
             q_mean=jnp.zeros((num_units, num_prior_samples)),
-            raw_factor=jnp.tile(diagonal, (num_units, 1, 1)),
+            q_log_diagonal=jnp.full((num_units, num_prior_samples), math.log(q_scale)),
+            q_off_diagonal=jnp.zeros((num_units, num_prior_samples, num_prior_samples)),
             fresh_noise=fresh_noise,
         )
 
     @property
+    def _transposed_factor(self) -> Float[Array, "units samples samples"]:
+        """Lᵀ, upper triangular with a positive diagonal."""
+        diagonal = jnp.exp(self.q_log_diagonal)[..., None] * jnp.eye(self.q_mean.shape[1])
+        return jnp.triu(self.q_off_diagonal, 1) + diagonal
+
+    @property
     def q_factor(self) -> Float[Array, "units samples samples"]:
         """The lower-triangular factor L of S = L Lᵀ, with a positive diagonal."""
-        diagonal = jnp.exp(self._log_diagonal())
-        return jnp.tril(self.raw_factor, -1) + diagonal[..., None] * jnp.eye(diagonal.shape[-1])
-
-    def _log_diagonal(self) -> Float[Array, "units samples"]:
-        return jnp.diagonal(self.raw_factor, axis1=-2, axis2=-1)
+        return jnp.swapaxes(self._transposed_factor, -1, -2)
 
     def features(
         self, inputs: Float[Array, "inputs batch"]
@@ -75,14 +82,18 @@ class VIPLayer(Layer):
     ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
         """φᵀ m_h + m* and φᵀ S_h φ = ‖L_hᵀ φ‖²."""
         prior_mean, features = self.features(inputs)
-        mean = jnp.matmul(self.q_mean[:, None], features)[:, 0] + prior_mean
-        projected = jnp.matmul(jnp.swapaxes(self.q_factor, -1, -2), features)
-        return mean, jnp.sum(jnp.square(projected), axis=1)
+        if len(features) == 1:  # a shared process: the same features for every unit
+            features = features[0]
+            mean = product(self.q_mean, features)
+        else:
+            mean = product(self.q_mean[:, None], features)[:, 0]
+        projected = product(self._transposed_factor, features)
+        return mean + prior_mean, jnp.sum(jnp.square(projected), axis=1)
 
     def kl(self) -> Float[Array, ""]:
         """Σ_h KL(N(m_h, L_h L_hᵀ) | N(0, I))."""
-        squares = jnp.sum(jnp.square(self.q_mean)) + jnp.sum(jnp.square(self.q_factor))
-        return 0.5 * (squares - self.q_mean.size) - jnp.sum(self._log_diagonal())
+        squares = jnp.sum(jnp.square(self.q_mean)) + jnp.sum(jnp.square(self._transposed_factor))
+        return 0.5 * (squares - self.q_mean.size) - jnp.sum(self.q_log_diagonal)
 
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """Coefficients a_h ~ q(a_h) for each unit."""

@@ -1,5 +1,7 @@
 """Gaussian noise around the last layer, one variance for each target."""
 
+import math
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -19,7 +21,7 @@ class Gaussian(Likelihood):
     @classmethod
     def create(cls, num_targets: int, variance: float = INITIAL_VARIANCE) -> "Gaussian":
         """The same noise for every target."""
-        return cls(jnp.full(num_targets, jnp.log(variance)))
+        return cls(jnp.full(num_targets, math.log(variance)))
 
     @property
     def variance(self) -> Float[Array, " units"]:

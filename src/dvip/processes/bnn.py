@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip.processes.process import ImplicitProcess
+from dvip.products import product
 
 __all__ = ["ACTIVATIONS", "BayesianNeuralNetwork"]
 
@@ -122,7 +123,7 @@ class BayesianNeuralNetwork(ImplicitProcess):
         for index, (layer, (weight_noise, bias_noise)) in enumerate(
             zip(self.layers, noise, strict=True)
         ):
-            values = jnp.matmul(layer.weights(weight_noise), values) + layer.biases(bias_noise)
+            values = product(layer.weights(weight_noise), values) + layer.biases(bias_noise)
             if index < len(self.layers) - 1:
                 values = activation(values)
         return values[:, 0]

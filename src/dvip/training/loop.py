@@ -140,8 +140,9 @@ def train(
     """Maximises the bound. `on_progress` hears the steps done and the latest bound."""
     parameters, fixed = split_trainable(model)
     flat = ravel_pytree(parameters)[0]
-    # Donated buffers must be the loop's own: the caller's model stays as it is.
-    parameters = jax.tree.map(jnp.array, parameters)
+    # Donated buffers must be the loop's own: the caller's model stays as it is. With its type
+    # given, a weakly typed array becomes what `_advance` returns: no second compilation.
+    parameters = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), parameters)
     state = State(parameters, optax.scale_by_adam().init(flat), jnp.array(0), jnp.array(True))
     num_pieces = -(-settings.max_iter // MAX_STEPS_AT_ONCE)
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
