@@ -3,6 +3,7 @@
 Memory is bounded whatever the number of rows, and one compiled shape serves every call.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,8 +19,9 @@ from dvip.precision import precision
 
 __all__ = ["FunctionDraws", "class_probabilities", "draw_functions", "moments", "white_noise"]
 
-# Row-samples (rows times propagated samples) that one compiled call handles.
-MAX_ROW_SAMPLES = 25_600
+# Row-samples (rows times propagated samples) that one compiled call handles: its arrays then stay in
+# a core's cache. Measured on 10,000 rows: 3,200 take a third of the time of 12,800.
+MAX_ROW_SAMPLES = 3_200
 MAX_ROWS = 1_024
 
 
@@ -44,7 +46,7 @@ def white_noise(
 def in_pieces(
     function: Callable[[Array], PyTree], inputs: np.ndarray, rows: int
 ) -> Iterator[PyTree]:
-    """`function` of each piece of `rows` rows, in order, on two threads; the last is padded."""
+    """`function` of each piece of `rows` rows, in order, on all cores; the last is padded."""
 
     def evaluate(start: int) -> PyTree:
         piece = inputs[start : start + rows]
@@ -58,7 +60,7 @@ def in_pieces(
     if len(starts) == 1:
         yield evaluate(0)
         return
-    with ThreadPoolExecutor(max_workers=2) as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         yield from threads.map(evaluate, starts)
 
 

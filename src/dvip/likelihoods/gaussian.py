@@ -9,8 +9,9 @@ from dvip.likelihoods.likelihood import Likelihood, Moments
 
 __all__ = ["Gaussian"]
 
-# Small beside targets of unit variance, so that the function starts by explaining them.
-INITIAL_VARIANCE = 0.05
+# That of scaled targets: all is noise until the function explains it. Starting at 0.05 instead took
+# twice as many steps to the same test score on the energy data.
+INITIAL_VARIANCE = 1.0
 
 
 class Gaussian(Likelihood):

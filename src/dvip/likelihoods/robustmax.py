@@ -19,6 +19,10 @@ class RobustMax(Classification):
 
     error: float = eqx.field(static=True, default=1e-3)
 
+    def __check_init__(self) -> None:
+        if not 0 < self.error < 1:
+            raise ValueError(f"error={self.error!r} must lie strictly between 0 and 1.")
+
     def num_latents(self, num_classes: int) -> int:
         """One unit for each class."""
         return num_classes
