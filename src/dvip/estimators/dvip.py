@@ -37,7 +37,7 @@ class _DVIP(DeepEstimator):
         alpha: float = 0.0,
         max_iter: int = 20_000,
         batch_size: int = 100,
-        learning_rate: float = 5e-3,
+        learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
         n_training_samples: int | None = None,
         n_units: int | Sequence[int] | None = None,
@@ -67,12 +67,15 @@ class _DVIP(DeepEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.n_prior_samples < 2:
+            raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
+
     def _processes(self) -> tuple[ImplicitProcess, ...]:
         """The process of each layer."""
-        if isinstance(self.prior, str | ImplicitProcess):
-            priors: tuple[Prior, ...] = (self.prior,) * self.n_layers
-        else:
-            priors = tuple(self.prior)
+        given: Any = self.prior
+        priors = tuple(given) if isinstance(given, list | tuple) else (given,) * self.n_layers
         if len(priors) != self.n_layers:
             raise ValueError(
                 f"prior has {len(priors)} entries for {self.n_layers} layers: give one prior, or "
@@ -127,7 +130,7 @@ _PARAMETERS = """
         Training steps.
     batch_size : int, default 100
         Rows a step.
-    learning_rate : float, default 0.005
+    learning_rate : float, default 0.01
         Of Adam at the first step; it falls to zero along a cosine.
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.

@@ -1,5 +1,6 @@
 """The Bayesian neural network as an implicit process: random weights make random functions."""
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
@@ -32,9 +33,10 @@ class GaussianEntries(eqx.Module):
     log_scale: Float[Array, "..."]
 
     @classmethod
-    def standard(cls, shape: tuple[int, ...], zero_mean: bool) -> "GaussianEntries":
-        """Standard normal entries with one mean and one scale for each element of `shape`."""
-        return cls(None if zero_mean else jnp.zeros(shape), jnp.zeros(shape))
+    def centred(cls, shape: tuple[int, ...], variance: float, zero_mean: bool) -> "GaussianEntries":
+        """Zero-mean entries with one mean and one scale for each element of `shape`."""
+        log_scale = jnp.full(shape, 0.5 * math.log(variance))
+        return cls(None if zero_mean else jnp.zeros(shape), log_scale)
 
     def __call__(self, noise: Float[Array, "samples outputs inputs"]) -> Array:
         """The entries that this noise stands for."""
@@ -76,14 +78,18 @@ class BayesianNeuralNetwork(ImplicitProcess):
         return list(zip(widths[1:], widths[:-1], strict=True))
 
     def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "BayesianNeuralNetwork":
-        """Standard normal weights and biases: all means 0, all scales 1."""
+        """All means 0, all biases of variance 1, all weights of variance 1 / inputs.
+
+        The sums inside the network then start with variances of order 1 whatever its widths, and
+        the functions smooth.
+        """
         del key
 
         def dense(rows: int, columns: int) -> Dense:
             weights, biases = ((), ()) if self.constrained else ((rows, columns), (rows, 1))
             return Dense(
-                GaussianEntries.standard(weights, self.zero_mean),
-                GaussianEntries.standard(biases, self.zero_mean),
+                GaussianEntries.centred(weights, 1 / columns, self.zero_mean),
+                GaussianEntries.centred(biases, 1.0, self.zero_mean),
             )
 
         return BayesianNeuralNetwork(

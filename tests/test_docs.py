@@ -1,0 +1,53 @@
+"""The Python examples of README and docs run as they stand, and the commands they show exist."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dvip.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def examples(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+EXAMPLES = {
+    f"{page.name}-{number}": code
+    for page in PAGES
+    for number, code in enumerate(examples(page), start=1)
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(EXAMPLES[name], names)
+    results = [names[key] for key in ("mean", "std", "values", "probabilities") if key in names]
+    assert results
+    assert all(np.isfinite(result).all() for result in results)
+
+
+def test_commands_of_the_readme_exist():
+    commands = set(re.findall(r"^dvip (\w+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE))
+    assert commands >= {"fit", "predict", "evaluate"}
+    for command in commands:
+        assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+
+
+def test_links_inside_the_repository_lead_somewhere():
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_test_command_of_the_readme_is_what_ci_runs():
+    command = 'pip install ".[test]" && pytest'
+    assert command in (ROOT / "README.md").read_text().splitlines()
+    assert command in (ROOT / ".ci/run").read_text().splitlines()
