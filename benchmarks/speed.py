@@ -48,7 +48,9 @@ def dvip_contestants(depths: list[int], steps: int) -> dict[str, tuple[Callable[
     return {f"step, dvip, {depth} layers": (contestant(depth), steps) for depth in depths}
 
 
-def gpytorch_contestants(depths: list[int], steps: int) -> dict[str, tuple[Callable[[], None], int]]:
+def gpytorch_contestants(
+    depths: list[int], steps: int
+) -> dict[str, tuple[Callable[[], None], int]]:
     from gpytorch_deep_gp import Trainer
 
     inputs, targets = power_like()
@@ -66,7 +68,9 @@ def prediction_contestant(rows: int = 10_000) -> dict[str, tuple[Callable[[], No
     inputs, targets = power_like()
     model = DVIPRegressor(n_layers=3, max_iter=200).fit(inputs, targets)
     new = np.random.default_rng(1).standard_normal((rows, INPUTS))
-    return {f"predict_dist, dvip, 3 layers, {rows} rows, R=100": (lambda: model.predict_dist(new), 1)}
+    return {
+        f"predict_dist, dvip, 3 layers, {rows} rows, R=100": (lambda: model.predict_dist(new), 1)
+    }
 
 
 def interleaved(
@@ -114,7 +118,9 @@ def markdown(results: dict) -> str:
     for name, values in results["seconds"].items():
         low, middle, high = 1e3 * np.quantile(values, [0.25, 0.5, 0.75])
         peer = name.replace("dvip", "GPyTorch")
-        ratio = f"{median(peer) / median(name):.0f} times faster" if peer in results["seconds"] else ""
+        ratio = (
+            f"{median(peer) / median(name):.0f} times faster" if peer in results["seconds"] else ""
+        )
         ratio = "" if peer == name else ratio
         lines.append(f"| {name} | {middle:.3f} ms | {low:.3f} - {high:.3f} ms | {ratio} |")
     lines += [f"| {name} | {value:.2f} s | | |" for name, value in results["compile"].items()]

@@ -121,12 +121,17 @@ def propagation_matrix(
     The identity where widths agree, padded with zeros where they grow; where they shrink, the
     leading principal directions of the inputs.
     """
-    num_inputs = inputs.shape[1]
+    num_rows, num_inputs = inputs.shape
     if num_units >= num_inputs:
         return np.eye(num_units, num_inputs)
     centred = inputs - inputs.mean(axis=0)
-    _, directions = np.linalg.eigh(centred.T @ centred)
-    leading = directions[:, ::-1][:, :num_units].T
+    if num_rows < num_inputs:  # thousands of columns: a matrix of their squared number is too much
+        _, _, directions = np.linalg.svd(centred, full_matrices=False)
+        leading = np.zeros((num_units, num_inputs))  # fewer rows than units leave some at zero
+        leading[: len(directions)] = directions[:num_units]
+    else:
+        _, directions = np.linalg.eigh(centred.T @ centred)
+        leading = directions[:, ::-1][:, :num_units].T
     # An eigenvector's sign is arbitrary: make its largest entry positive, the same everywhere.
     largest = np.take_along_axis(leading, np.abs(leading).argmax(axis=1)[:, None], axis=1)
     return leading * np.sign(largest)

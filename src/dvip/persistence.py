@@ -107,5 +107,7 @@ def _read_arrays(folder: Path, content: Mapping[str, Any]) -> dict[str, np.ndarr
         if _digest(data) != content["arrays"]["sha256"]:
             raise ModelFileError(f"{folder / name} is damaged: its checksum does not match.")
         return parse_arrays(data)
-    except (OSError, KeyError, TypeError, SafetensorError) as error:
+    except ModelFileError:
+        raise
+    except (OSError, KeyError, TypeError, ValueError, SafetensorError) as error:
         raise ModelFileError(f"The arrays of {folder} cannot be read: {error}.") from error

@@ -78,38 +78,35 @@ class DeepEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         for name in self._counts:
-            value = getattr(self, name)
-            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")
-        if not 0 <= self.alpha <= 1:
+            _check_count(name, getattr(self, name))
+        if self.n_training_samples is not None:
+            _check_count("n_training_samples", self.n_training_samples)
+        if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha <= 1):
             raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
-        if not (np.isfinite(self.learning_rate) and self.learning_rate > 0):
-            raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number.")
+        rate = self.learning_rate
+        if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
+            raise ValueError(f"learning_rate={rate!r} must be a positive number.")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision={self.precision!r} must be one of {PRECISIONS}.")
 
     def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
         if self.n_units is None:
             return default_widths(num_inputs, self.n_layers, 1)[:-1]
-        if isinstance(self.n_units, int | np.integer):
-            widths: tuple[int, ...] = (int(self.n_units),) * (self.n_layers - 1)
-        else:
-            widths = tuple(self.n_units)
-        if len(widths) != self.n_layers - 1 or any(width < 1 for width in widths):
+        widths = _one_each(self.n_units, self.n_layers - 1)
+        if len(widths) != self.n_layers - 1 or not all(map(_is_count, widths)):
             raise ValueError(
                 f"n_units={self.n_units!r}: give one positive width, or a width for each of the "
                 f"{self.n_layers - 1} inner layers."
             )
-        return widths
+        return tuple(map(int, widths))
 
     def _propagate_inputs(self) -> tuple[bool, ...]:
-        flags = self.input_propagation
-        if isinstance(flags, bool):
-            return (flags,) * self.n_layers
-        if len(flags) != self.n_layers - 1:
+        flags = _one_each(self.input_propagation, self.n_layers - 1)
+        are_flags = all(isinstance(flag, bool | np.bool_) for flag in flags)
+        if len(flags) != self.n_layers - 1 or not are_flags:
             raise ValueError(
-                f"input_propagation={flags!r}: give True, False, or one of them for each of the "
-                f"{self.n_layers - 1} inner layers."
+                f"input_propagation={self.input_propagation!r}: give True, False, or one of them "
+                f"for each of the {self.n_layers - 1} inner layers."
             )
         return (*flags, False)
 
@@ -136,6 +133,11 @@ class DeepEstimator(BaseEstimator):
         use_compilation_cache()
         self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         inputs = self.input_scaler_.transform(inputs)
+        if sample_weight.max() > np.finfo(self.precision).max:
+            raise ValueError(
+                f"sample_weight has values up to {sample_weight.max():.0e}, too large for "
+                f"{self.precision}: divide all weights by a number."
+            )
         data = ArrayData(
             inputs.astype(self.precision),
             targets.astype(self.precision),
@@ -155,15 +157,15 @@ class DeepEstimator(BaseEstimator):
         ):
             model = self._build(data.inputs)
             try:
-                self._keep(train(model, data, settings, report))
+                self._keep(train(model, data, settings, report), self.max_iter)
             except TrainingDiverged as stopped:
-                self._keep(stopped.result)
+                self._keep(stopped.result, stopped.step)
                 raise
 
-    def _keep(self, result: TrainingResult) -> None:
+    def _keep(self, result: TrainingResult, num_steps: int) -> None:
         self.model_ = result.model
         self.bound_history_ = result.bounds
-        self.n_iter_ = self.max_iter
+        self.n_iter_ = num_steps
 
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled."""
@@ -177,6 +179,7 @@ class DeepEstimator(BaseEstimator):
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
         """n functions of the last layer's units: f(X) has shape (n, rows, units)."""
         check_is_fitted(self)
+        _check_count("n", n)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         with precision(self.precision):
             draws = draw_functions(self.model_.network, n, seed)
@@ -189,3 +192,17 @@ class DeepEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         save_estimator(self, path)
+
+
+def _one_each(given: Any, number: int) -> tuple:
+    """What was given for each layer, or one thing for all of them."""
+    return tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * number
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not _is_count(value):
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")

@@ -66,6 +66,10 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
                 known = ", ".join(("auto", *CLASSIFICATION_LIKELIHOODS))
                 raise ValueError(f"likelihood={name!r} is not known; choose from {known}.")
             likelihood = CLASSIFICATION_LIKELIHOODS[name]()
+        if not isinstance(likelihood, Classification):
+            raise ValueError(
+                f"likelihood={likelihood!r} is neither a name nor a Classification object."
+            )
         return likelihood, likelihood.num_latents(num_classes)
 
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite, validate_data
 
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.scaling import Standardiser, merge_duplicates
@@ -16,6 +16,10 @@ from dvip.prediction import moments
 from dvip.predictive import GaussianMixture
 
 __all__ = ["DeepRegressor"]
+
+
+# Variances, with room to extrapolate, must be numbers.
+MAX_TARGET_SCALE = 1e140
 
 
 class DeepRegressor(RegressorMixin, DeepEstimator):
@@ -37,11 +41,19 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """
         X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
+        assert_all_finite(y, input_name="y")  # objects among them were not looked at before
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         self.target_shape_ = y.shape[1:]
         inputs, targets, weights = merge_duplicates(X, y.reshape(len(y), -1), weights)
         self.input_scaler_ = Standardiser.fit(inputs, weights)
         self.target_scaler_ = Standardiser.fit(targets, weights)
+        mean, scale = self.target_scaler_.mean, self.target_scaler_.scale
+        fits = (scale > 1 / MAX_TARGET_SCALE) & (scale < MAX_TARGET_SCALE)
+        if not (fits & (np.abs(mean) < MAX_TARGET_SCALE**2)).all():
+            raise ValueError(
+                f"y has the mean {mean} and the standard deviation {scale}, too small or too large "
+                "to compute with: rescale y."
+            )
         self._train(inputs, self.target_scaler_.transform(targets), weights)
         return self
 

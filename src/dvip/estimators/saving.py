@@ -74,14 +74,14 @@ def restore_estimator(
             estimator.model_ = _fill_model(estimator, arrays)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
         raise ModelFileError(f"The model at {path} cannot be restored: {error}") from error
     return estimator, content.get("table")
 
 
 def _encode_parameter(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     if isinstance(value, tuple | list):
         return [_encode_parameter(entry) for entry in value]
     if isinstance(value, eqx.Module):
@@ -101,7 +101,12 @@ def _encode_parameter(value: Any) -> Any:
 
 def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        return tuple(_decode_parameter(name, entry, own_objects) for entry in value)
+        own = own_objects.get(name)
+        own_each = own if isinstance(own, list | tuple) else [own] * len(value)
+        return tuple(
+            _decode_parameter(name, entry, {name: own})
+            for entry, own in zip(value, own_each, strict=True)
+        )
     if not isinstance(value, dict):
         return value
     if "own_object" in value:
@@ -159,7 +164,8 @@ def _leaves(model: Any) -> list[tuple[str, Any]]:
 def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
     inputs = np.zeros((1, estimator.n_features_in_), estimator.precision)
-    skeleton = eqx.filter_eval_shape(estimator._build, inputs)
+    # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
+    skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
     leaves = []
     for key, leaf in _leaves(skeleton):
         array = arrays[f"model_{key}"]

@@ -29,9 +29,11 @@ class Standardiser:
         reduced = values / largest
         mean = np.average(reduced, axis=0, weights=weights)
         std = np.sqrt(np.average(np.square(reduced - mean), axis=0, weights=weights))
-        # A constant column may have a standard deviation of a few roundings.
-        constant = std <= 1e-14
-        return cls(mean * largest, np.where(constant, 1.0, std * largest))
+        # A constant column may have a standard deviation of a few roundings. One whose standard
+        # deviation is too small to divide by is as good as constant.
+        scale = std * largest
+        constant = (std <= 1e-14) | (scale < np.finfo(float).tiny)
+        return cls(mean * largest, np.where(constant, 1.0, scale))
 
     def transform(self, values: Float[np.ndarray, "rows columns"]) -> np.ndarray:
         """Values to z."""

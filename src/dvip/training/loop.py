@@ -76,6 +76,8 @@ class State(NamedTuple):
     """All that changes from step to step. `step` stands still once a bound was not finite."""
 
     parameters: DeepModel
+    # Those of the last finite bound, as one vector: a step may lead where there is none.
+    last_finite: Float[Array, " parameters"]
     optimiser: Any
     step: Int[Array, ""]
     finite: Bool[Array, ""]
@@ -113,22 +115,20 @@ def _advance(
         return -value / piece.num_data
 
     def step(carry: tuple, xs: tuple[Batch, Array]) -> tuple[tuple, Array]:
-        parameters, optimiser, count, finite = carry
+        parameters, last_finite, optimiser, count, finite = carry
         batch, learning_rate = xs
         key = jax.random.fold_in(piece.key, count)
         value, gradient = jax.value_and_grad(loss)(parameters, batch, key)
         updates, new_optimiser = adam.update(gradient, optimiser)
         finite = finite & jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
-        new = (parameters - learning_rate * updates, new_optimiser, count + 1)
-        kept = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old), new, (parameters, optimiser, count)
-        )
+        new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
+        old = (parameters, last_finite, optimiser, count)
+        kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
         return (*kept, finite), -value * piece.num_data
 
-    carry = (parameters, state.optimiser, state.step, state.finite)
+    carry = (parameters, *state[1:])
     carry, bounds = jax.lax.scan(step, carry, (piece.batches, piece.learning_rates))
-    parameters, optimiser, count, finite = carry
-    return State(unravel(parameters), optimiser, count, finite), bounds
+    return State(unravel(carry[0]), *carry[1:]), bounds
 
 
 def train(
@@ -139,11 +139,12 @@ def train(
 ) -> TrainingResult:
     """Maximises the bound. `on_progress` hears the steps done and the latest bound."""
     parameters, fixed = split_trainable(model)
-    flat = ravel_pytree(parameters)[0]
+    flat, unravel = ravel_pytree(parameters)
     # Donated buffers must be the loop's own: the caller's model stays as it is. With its type
     # given, a weakly typed array becomes what `_advance` returns: no second compilation.
     parameters = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), parameters)
-    state = State(parameters, optax.scale_by_adam().init(flat), jnp.array(0), jnp.array(True))
+    optimiser = optax.scale_by_adam().init(flat)
+    state = State(parameters, jnp.array(flat), optimiser, jnp.array(0), jnp.array(True))
     num_pieces = -(-settings.max_iter // MAX_STEPS_AT_ONCE)
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
     # has a learning rate of zero.
@@ -152,8 +153,8 @@ def train(
     key = jax.random.key(settings.seed, impl="rbg")
     history: list[float] = []
 
-    def result() -> TrainingResult:
-        return TrainingResult(combine(state.parameters, fixed), np.array(history), num_steps)
+    def result(parameters: DeepModel) -> TrainingResult:
+        return TrainingResult(combine(parameters, fixed), np.array(history), num_steps)
 
     def record(bounds: Float[Array, " steps"], steps: int) -> None:
         """Waits for a piece; called when the next is already under way."""
@@ -182,5 +183,5 @@ def train(
         assert pending is not None  # max_iter is at least 1
         record(*pending)
     if not bool(state.finite):
-        raise TrainingDiverged(int(state.step), result())
-    return result()
+        raise TrainingDiverged(int(state.step), result(unravel(state.last_finite)))
+    return result(state.parameters)

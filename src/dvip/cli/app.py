@@ -1,0 +1,205 @@
+"""The commands and their options. What they do is imported when they run: `--help` is quick."""
+
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dvip.cli.errors import reports_errors
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # usage errors in plain lines
+    help="""Deep Bayesian regression and classification, with honest error bars.
+
+    \b
+    A first look:       dvip demo
+    Train on a table:   dvip fit houses.csv --target price --out model
+    Predict new rows:   dvip predict model new.csv --out predictions.csv
+    Judge a model:      dvip evaluate model other.csv
+
+    Tables are CSV (.csv, .tsv, also .gz) or Parquet (.parquet, .pq).
+    """,
+)
+
+
+class Task(StrEnum):
+    """What kind of target a model has."""
+
+    AUTO = "auto"
+    REGRESSION = "regression"
+    CLASSIFICATION = "classification"
+
+
+TableArgument = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE")]
+ModelArgument = Annotated[
+    Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
+]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dvip {version('dvip')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@reports_errors
+def fit(
+    table: TableArgument,
+    target: Annotated[
+        list[str],
+        typer.Option(help="The column to predict. Repeat it for several in a regression."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model. A model there is replaced.")],
+    task: Annotated[
+        Task,
+        typer.Option(
+            help="auto: classification for text, true/false or two-valued targets, else regression."
+        ),
+    ] = Task.AUTO,
+    drop: Annotated[
+        list[str] | None, typer.Option(help="A column not to use. Repeat it for several.")
+    ] = None,
+    test_fraction: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001, max=0.999, help="Share of the rows to split off, for metrics on unseen data."
+        ),
+    ] = None,
+    layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = 3,
+    prior: Annotated[str, typer.Option(help="Prior over functions.")] = "bnn",
+    prior_samples: Annotated[
+        int, typer.Option(min=1, help="Prior functions that a layer combines.")
+    ] = 20,
+    alpha: Annotated[
+        float, typer.Option(min=0, max=1, help="Of the α-energy that is optimised; 0 is the ELBO.")
+    ] = 0.0,
+    max_iter: Annotated[
+        int | None, typer.Option(min=1, help="Training steps; fewer are quicker.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same number gives the same model.")] = 0,
+) -> None:
+    """Train a model on a table.
+
+    Numbers are used as they are, text with few different values becomes categories, gaps are
+    filled. Columns that cannot be used are reported and left out.
+
+    \b
+    Examples:
+      dvip fit houses.csv --target price --out model
+      dvip fit iris.parquet --target species --out model --test-fraction 0.2
+      dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
+    """
+    from dvip.cli.fitting import fit_table
+
+    parameters = {
+        "n_layers": layers,
+        "prior": prior,
+        "n_prior_samples": prior_samples,
+        "alpha": alpha,
+        "random_state": seed,
+        "max_iter": max_iter,
+        "learning_rate": learning_rate,
+    }
+    fit_table(
+        table,
+        out,
+        targets=target,
+        task=None if task is Task.AUTO else task.value,
+        drop=drop or [],
+        test_fraction=test_fraction,
+        parameters={name: value for name, value in parameters.items() if value is not None},
+    )
+
+
+@app.command()
+@reports_errors
+def predict(
+    model: ModelArgument,
+    table: TableArgument,
+    out: Annotated[Path, typer.Option(help="CSV or Parquet file for the predictions.")],
+    quantiles: Annotated[
+        str, typer.Option(help="Quantiles for a regression, separated by commas.")
+    ] = "0.05,0.25,0.5,0.75,0.95",
+) -> None:
+    """Predict every row of a table, in the order of its rows.
+
+    A regression gives mean, std and quantiles (q05, q25, ...); a classification gives prediction
+    and the probability of every class (p_...). The memory needed does not grow with the table.
+
+    \b
+    Examples:
+      dvip predict model new.csv --out predictions.csv
+      dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
+    """
+    from dvip.cli.predicting import parse_quantiles, predict_table
+
+    predict_table(model, table, out, parse_quantiles(quantiles))
+
+
+@app.command()
+@reports_errors
+def evaluate(
+    model: ModelArgument,
+    table: TableArgument,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="The target column; needed only for models that Python code saved."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Compare a model's predictions with what a table says.
+
+    Regression: nll, rmse, crps, and the share of rows within the central 50, 90 and 95 %
+    intervals. Classification: accuracy, log_likelihood, ece, and auc for two classes.
+
+    \b
+    Examples:
+      dvip evaluate model other.csv
+      dvip evaluate model other.csv --json > scores.json
+    """
+    from dvip.cli.evaluating import evaluate_table
+
+    evaluate_table(model, table, target or [], as_json=as_json)
+
+
+@app.command()
+@reports_errors
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("dvip-demo"),
+) -> None:
+    """Train on data that came with the installation, and draw what was learned.
+
+    \b
+    Examples:
+      dvip demo
+      dvip demo --out pictures
+    """
+    from dvip.cli.demonstrating import demonstrate
+
+    demonstrate(out)
+
+
+def main() -> None:
+    """The program `dvip`."""
+    app()

@@ -1,0 +1,174 @@
+"""`dvip fit`: from a table to a saved model."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import typer
+
+from dvip.cli.errors import warn
+from dvip.cli.evaluating import scores
+from dvip.cli.printing import print_metrics
+from dvip.estimators import DVIPClassifier, DVIPRegressor
+from dvip.estimators.saving import save_estimator
+from dvip.persistence import MANIFEST
+from dvip.tables import (
+    ROWS_AT_ONCE,
+    Surprises,
+    TableEncoder,
+    TableError,
+    check_folder,
+    choose_task,
+    class_labels,
+    read_table,
+    target_numbers,
+    with_targets,
+)
+from dvip.training import TrainingDiverged
+
+__all__ = ["fit_table", "train_model"]
+
+# Left-out columns, and classes, that are listed one by one.
+MAX_LISTED = 10
+
+
+def fit_table(
+    table: Path,
+    out: Path,
+    *,
+    targets: Sequence[str],
+    task: str | None,
+    drop: Sequence[str],
+    test_fraction: float | None,
+    parameters: Mapping[str, Any],
+) -> None:
+    """Reads, trains, saves, and tells the user what happens."""
+    check_model_output(out)
+    frame = read_training_table(table, targets)
+    task, y = choose_target(frame, targets, task)
+    train, test = split_rows(y, task, test_fraction, parameters["random_state"])
+    encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
+    report_columns(encoder)
+    inputs = encoder.encode(frame.iloc[train])
+    test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else None
+    estimator_class = DVIPClassifier if task == "classification" else DVIPRegressor
+    estimator = train_model(estimator_class(**parameters, verbose=True), inputs, y[train])
+    save_estimator(estimator, out, table=encoder.to_json())
+    if test_inputs is not None:
+        metrics = scores(estimator, in_blocks(test_inputs, y[test]))
+        print_metrics(f"On {len(test):,} rows split off for testing", {"value": metrics})
+    typer.echo(f"Saved to {out}. Next:")
+    typer.echo(f"  dvip predict {out} NEW.csv --out predictions.csv")
+    typer.echo(f"  dvip evaluate {out} OTHER.csv")
+
+
+def check_model_output(out: Path) -> None:
+    """Raises an error before the training rather than after it if `out` cannot be written."""
+    if out.exists() and not out.is_dir():
+        raise TableError(f"{out} is a file; a model is a folder. Choose another name.")
+    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).exists():
+        raise TableError(f"The folder {out} holds other files and no model. Choose another name.")
+    check_folder(out)
+
+
+def read_training_table(table: Path, targets: Sequence[str]) -> pd.DataFrame:
+    """The rows of a table that have a target."""
+    frame = read_table(table)
+    typer.echo(f"Read {table}: {len(frame):,} rows, {len(frame.columns):,} columns.")
+    complete = with_targets(frame, targets)
+    dropped = len(frame) - len(complete)
+    if dropped == len(frame):
+        raise TableError(f"No row of {table} has a value in {', '.join(targets)}.")
+    if dropped:
+        typer.echo(f"Dropped {dropped:,} rows without a value in {', '.join(targets)}.")
+    return complete
+
+
+def choose_target(
+    frame: pd.DataFrame, targets: Sequence[str], task: str | None
+) -> tuple[str, np.ndarray]:
+    """The task, chosen if it was not given, and the targets for it; told to the user."""
+    if len(set(targets)) < len(targets):
+        raise TableError("A target is given twice.")
+    chosen = task or choose_task(frame, targets)
+    if chosen == "regression":
+        y = target_numbers(frame, targets)
+        other, what = "classification", ", ".join(targets)
+    elif len(targets) == 1:
+        y = class_labels(targets[0], frame[targets[0]])
+        classes = np.unique(y)
+        other, what = "regression", f"{targets[0]}, {len(classes)} classes: {listed(classes)}"
+    else:
+        raise TableError("A classification has one target only.")
+    typer.echo(f"Task: {chosen} of {what}.")
+    if task is None and len(targets) == 1 and y.dtype.kind in "if":
+        typer.echo(f"  (chosen from the values of {targets[0]}; --task {other} changes it)")
+    return chosen, y
+
+
+def split_rows(
+    y: np.ndarray, task: str, fraction: float | None, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of training and test rows, in the order of the table.
+
+    A class that the training part would lack stays there.
+    """
+    order = np.random.default_rng(seed).permutation(len(y))
+    num_test = round(len(y) * fraction) if fraction is not None else 0
+    in_test = np.zeros(len(y), dtype=bool)
+    in_test[order[:num_test]] = True
+    if task == "classification":
+        in_test &= np.isin(y, np.unique(y[~in_test]))
+    if fraction is not None and not 0 < in_test.sum() < len(y):
+        raise TableError(f"{len(y)} rows are too few to split off {fraction:.1%} for testing.")
+    return np.flatnonzero(~in_test), np.flatnonzero(in_test)
+
+
+def report_columns(encoder: TableEncoder) -> None:
+    """Which columns are used, and which are not and why."""
+    used, features = len(encoder.columns), len(encoder.feature_names)
+    typer.echo(f"Inputs: {used:,} columns as {features:,} numbers.")
+    for column in encoder.left_out[:MAX_LISTED]:
+        typer.echo(f"  left out: {column.name!r} {column.reason}")
+    if len(encoder.left_out) > MAX_LISTED:
+        typer.echo(f"  left out: {len(encoder.left_out) - MAX_LISTED:,} more")
+
+
+def listed(labels: np.ndarray) -> str:
+    """Labels for a message, with an end to a long list."""
+    more = "" if len(labels) <= MAX_LISTED else ", ..."
+    return ", ".join(map(str, labels[:MAX_LISTED])) + more
+
+
+def train_model(estimator: Any, inputs: np.ndarray, y: np.ndarray) -> Any:
+    """Fits an estimator and tells how long it took."""
+    layers = "1 layer" if estimator.n_layers == 1 else f"{estimator.n_layers} layers"
+    typer.echo(f"Training {layers} on {len(y):,} rows, {estimator.max_iter:,} steps.")
+    started = time.monotonic()
+    try:
+        estimator.fit(inputs, y)
+    except TrainingDiverged as stopped:
+        raise ValueError(
+            f"Training stopped at step {stopped.step}: the bound is not finite. Try a smaller "
+            "--learning-rate, or look for extreme values in the table."
+        ) from stopped
+    typer.echo(f"Trained in {time.monotonic() - started:.1f} s.")
+    return estimator
+
+
+def encode_test(encoder: TableEncoder, frame: pd.DataFrame) -> np.ndarray:
+    """Inputs of the test part, with a warning of what the training part did not have."""
+    surprises = Surprises()
+    inputs = encoder.encode(frame, surprises)
+    for line in surprises.lines():
+        warn(f"in the test part, {line}")
+    return inputs
+
+
+def in_blocks(inputs: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows a block at a time: a predictive distribution is a hundred times its inputs."""
+    for start in range(0, len(y), ROWS_AT_ONCE):
+        yield inputs[start : start + ROWS_AT_ONCE], y[start : start + ROWS_AT_ONCE]

@@ -1,0 +1,102 @@
+"""Cells as numbers or as text, whatever type a file gave them."""
+
+import datetime
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api import types
+
+__all__ = ["Numbers", "holds_dates", "missing_cells", "parse_numbers", "parse_texts", "text_of"]
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
+# No leading zero: "0,123" is more likely a decimal comma than the number 123.
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
+CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*([ap]m|z|utc|[+-]\d{2}:?\d{2})?"
+DAY = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
+DATE = re.compile(rf"{DAY}([ t]+{CLOCK})?|{CLOCK}", re.ASCII | re.I)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column as numbers: NaN where the cell is missing or unreadable."""
+
+    values: np.ndarray
+    unreadable: np.ndarray
+
+
+def text_of(value: Any) -> str:
+    """A cell as text. Whole numbers have no point: gaps turn integers into floats."""
+    if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    return str(value).strip()
+
+
+def missing_cells(column: pd.Series) -> np.ndarray:
+    """Where a cell is missing: nothing there, or blank text."""
+    missing = column.isna().to_numpy(dtype=bool)
+    if _is_number_type(column) or types.is_datetime64_any_dtype(column.dtype):
+        return missing
+    blank = [isinstance(cell, str) and not cell.strip() for cell in column.to_numpy(dtype=object)]
+    return missing | np.array(blank, dtype=bool)
+
+
+def parse_numbers(column: pd.Series) -> Numbers:
+    """Numbers, truth values and text that looks like a number, as floats."""
+    if _is_number_type(column):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return Numbers(values, np.zeros(len(values), dtype=bool))
+    missing = missing_cells(column)
+    values = np.full(len(column), np.nan)
+    cells = column.to_numpy(dtype=object)
+    for row in np.flatnonzero(~missing):
+        values[row] = _number(cells[row])
+    return Numbers(values, np.isnan(values) & ~missing)
+
+
+def parse_texts(column: pd.Series) -> np.ndarray:
+    """Each cell as text, None where it is missing."""
+    missing = missing_cells(column)
+    cells = column.to_numpy(dtype=object)
+    texts = [None if gap else text_of(cell) for gap, cell in zip(missing, cells, strict=True)]
+    return np.array(texts, dtype=object)
+
+
+def holds_dates(column: pd.Series) -> bool:
+    """Whether all that a column holds are dates or times, as such or as text."""
+    dtype = column.dtype
+    if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+        return True
+    if _is_number_type(column):
+        return False
+    moments = (datetime.date, datetime.time, datetime.timedelta, pd.Period)
+    cells = column.to_numpy(dtype=object)[~missing_cells(column)]
+    return len(cells) > 0 and all(
+        isinstance(cell, moments) or (isinstance(cell, str) and DATE.fullmatch(cell.strip()))
+        for cell in cells
+    )
+
+
+def _is_number_type(column: pd.Series) -> bool:
+    dtype = column.dtype
+    return types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
+
+
+def _number(cell: Any) -> float:
+    """The number in a cell, NaN if there is none."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if THOUSANDS.fullmatch(text):
+            text = text.replace(",", "")
+        return float(text) if NUMBER.fullmatch(text) else math.nan
+    if isinstance(cell, bytes | complex):
+        return math.nan
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf
+    except (TypeError, ValueError):
+        return math.nan

@@ -1,0 +1,89 @@
+"""Tables to CSV and Parquet files, block by block: the file is complete or not there."""
+
+import gzip
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dvip.tables.errors import TableError
+from dvip.tables.reading import is_parquet, separator
+
+# Digits of numbers in text: more than a model in single precision knows, fewer than noise.
+NUMBER_FORMAT = "%.10g"
+
+__all__ = ["check_folder", "check_table_output", "table_writer"]
+
+
+def check_folder(folder: Path) -> None:
+    """Raises a `TableError` unless files can be written in `folder`, which need not exist yet."""
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    try:
+        # Asking for permissions is not enough: the file system itself may be read-only.
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise TableError(f"Nothing can be written in {existing}: {reason}.") from None
+
+
+def check_table_output(path: Path, *inputs: Path) -> None:
+    """Raises a `TableError` unless a table can be written to `path`, which is none of `inputs`."""
+    is_parquet(path)
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: give the name of a file.")
+    if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
+        raise TableError(f"{path} is the table that is read: choose another name.")
+    check_folder(path.parent)
+
+
+@contextmanager
+def table_writer(path: str | Path) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Gives a function that appends a block; `path` is replaced when all are written."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        with ExitStack() as files:
+            yield (
+                _parquet_appender(files, temporary)
+                if is_parquet(path)
+                else _text_appender(files, temporary)
+            )
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _text_appender(files: ExitStack, path: Path) -> Callable[[pd.DataFrame], None]:
+    opener: Callable[..., IO[Any]] = gzip.open if path.suffix.lower() == ".gz" else open
+    file = files.enter_context(opener(path, "wt", encoding="utf-8", newline=""))
+    empty = True
+
+    def append(block: pd.DataFrame) -> None:
+        nonlocal empty
+        block.to_csv(
+            file, index=False, header=empty, sep=separator(path), float_format=NUMBER_FORMAT
+        )
+        empty = False
+
+    return append
+
+
+def _parquet_appender(files: ExitStack, path: Path) -> Callable[[pd.DataFrame], None]:
+    writer: pq.ParquetWriter | None = None
+
+    def append(block: pd.DataFrame) -> None:
+        nonlocal writer
+        table = pa.Table.from_pandas(block, preserve_index=False)
+        if writer is None:
+            writer = files.enter_context(pq.ParquetWriter(path, table.schema))
+        writer.write_table(table)
+
+    return append

@@ -1,0 +1,33 @@
+"""Tests leave no traces on the machine and take nothing from it."""
+
+import os
+import shutil
+import tempfile
+
+# Before SciPy is imported: scikit-learn checks array API input only if this is set.
+os.environ["SCIPY_ARRAY_API"] = "1"
+os.environ["MPLBACKEND"] = "Agg"
+# A compilation cache of this session's own, which subprocesses share.
+_cache = tempfile.mkdtemp(prefix="dvip-tests-")
+os.environ["DVIP_COMPILATION_CACHE"] = _cache
+
+import hypothesis  # noqa: E402
+import pytest  # noqa: E402
+
+from dvip.precision import precision  # noqa: E402
+
+# The same examples in every run, and no folder of examples; the first of a shape is slow, as it
+# is compiled.
+hypothesis.settings.register_profile("dvip", derandomize=True, database=None, deadline=None)
+hypothesis.settings.load_profile("dvip")
+
+
+def pytest_sessionfinish():
+    shutil.rmtree(_cache, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def double():
+    """JAX computes in double precision for all tests of a module."""
+    with precision("float64"):
+        yield

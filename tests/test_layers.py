@@ -1,0 +1,216 @@
+"""Layers: one protocol for all of them; moments and KL against brute force."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples import (
+    RandomWaves,
+    assert_gradient,
+    make_layer,
+    numpy_features,
+    perturbed,
+    random_key,
+    with_posterior,
+)
+
+from dvip import BayesianNeuralNetwork
+from dvip.layers import VIPLayer
+from dvip.parameters import split_trainable
+from dvip.precision import precision
+from dvip.processes import PerUnit
+
+pytestmark = pytest.mark.usefixtures("double")
+
+NETWORK = BayesianNeuralNetwork(hidden=(4,))
+# A new layer is covered by adding it here.
+EXAMPLES = {
+    "vip": lambda: make_layer(NETWORK),
+    "vip, a process each": lambda: make_layer(PerUnit(NETWORK, 2)),
+    "vip, fresh noise": lambda: make_layer(NETWORK, fresh_noise=True),
+    "vip, own process": lambda: make_layer(RandomWaves()),
+}
+NUM_INPUTS, NUM_UNITS, NUM_ROWS, NUM_DRAWS = 3, 2, 4, 100_000
+INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
+
+
+@eqx.filter_jit
+def marginals(layer, inputs):
+    return layer.marginals(inputs)
+
+
+@eqx.filter_jit
+def drawn_values(layer, keys, inputs):
+    """Values of one draw of the layer's functions for each key: draws x units x batch."""
+    functions = jax.vmap(layer.draw_function)(keys)
+    return jax.vmap(lambda function: layer.evaluate(function, inputs))(functions)
+
+
+@pytest.fixture(scope="module", params=EXAMPLES.values(), ids=EXAMPLES.keys())
+def layer(request, double):
+    return request.param()
+
+
+@pytest.fixture(scope="module")
+def moments(layer):
+    return tuple(map(np.asarray, marginals(layer, jnp.asarray(INPUTS))))
+
+
+def _assert_moments(draws, mean, variance):
+    """Means and variances over the first axis within five standard errors."""
+    error = np.sqrt(variance / len(draws))
+    assert (np.abs(draws.mean(axis=0) - mean) < 5 * error).all()
+    # The draws are Gaussian: the variance's own standard error.
+    assert (np.abs(draws.var(axis=0) / variance - 1) < 5 * np.sqrt(2 / len(draws))).all()
+
+
+def test_marginals_have_a_row_for_each_unit(layer, moments):
+    mean, variance = moments
+    assert mean.shape == variance.shape == (NUM_UNITS, NUM_ROWS)
+    assert np.isfinite(mean).all()
+    assert (variance > 0).all()
+    assert len(np.unique(mean)) == mean.size
+
+
+def test_marginals_of_columns_do_not_depend_on_each_other(layer, moments):
+    for column in range(NUM_ROWS):
+        alone = marginals(layer, jnp.asarray(INPUTS[:, [column]]))
+        for moment, expected in zip(alone, moments, strict=True):
+            np.testing.assert_allclose(moment[:, 0], expected[:, column], rtol=1e-11)
+
+
+def test_draws_have_the_marginals_moments(layer, moments):
+    keys = jax.random.split(random_key(3), NUM_DRAWS)
+    _assert_moments(np.asarray(drawn_values(layer, keys, jnp.asarray(INPUTS))), *moments)
+
+
+def test_draws_are_whole_functions(layer):
+    keys = jax.random.split(random_key(4), 3)
+    together = drawn_values(layer, keys, jnp.asarray(INPUTS))
+    alone = [drawn_values(layer, keys, jnp.asarray(column[:, None])) for column in INPUTS.T]
+    np.testing.assert_allclose(together, np.concatenate(alone, axis=-1), rtol=1e-11)
+    assert len(np.unique(np.round(together, 9))) == together.size
+
+
+def test_kl_is_positive(layer):
+    assert layer.kl() > 0
+
+
+def test_gradients(layer):
+    def value(arguments):
+        layer, inputs = arguments
+        mean, variance = layer.marginals(inputs)
+        return jnp.sum(jnp.sin(mean) * variance) + layer.kl()
+
+    gradient, _ = assert_gradient(value, (layer, jnp.asarray(INPUTS)))
+    slopes = jax.tree.leaves(split_trainable(gradient)[0])
+    assert slopes
+    assert all((slope != 0).any() for slope in slopes)
+
+
+def test_redrawing_noise(layer, moments):
+    redrawn = layer.redraw_noise(random_key(5))
+    again = layer.redraw_noise(random_key(5))
+    mean, _ = marginals(redrawn, jnp.asarray(INPUTS))
+    assert np.array_equal(mean, marginals(again, jnp.asarray(INPUTS))[0])
+    assert np.array_equal(mean, moments[0]) == (not layer.fresh_noise)
+    # Only the noise changes.
+    before, after = (jax.tree.leaves(split_trainable(part)[0]) for part in (layer, redrawn))
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_prior_noise_is_not_trained(layer):
+    trained, rest = split_trainable(layer)
+    assert jax.tree.leaves(trained.noise) == []
+    assert len(jax.tree.leaves(rest.noise)) == len(jax.tree.leaves(layer.noise)) > 0
+
+
+# What is particular to the linear model f = φᵀ a + m*.
+
+
+@pytest.mark.parametrize("name", ["vip", "vip, a process each"])
+def test_marginals_against_sampled_coefficients(name):
+    layer = EXAMPLES[name]()
+    prior_mean, features = numpy_features(layer, INPUTS)
+    white = np.random.default_rng(6).normal(size=(NUM_DRAWS, NUM_UNITS, 6, 1))
+    coefficients = np.asarray(layer.q_mean) + (np.asarray(layer.q_factor) @ white)[..., 0]
+    draws = np.einsum("nhs,hsb->nhb", coefficients, features) + prior_mean
+    _assert_moments(draws, *map(np.asarray, marginals(layer, jnp.asarray(INPUTS))))
+
+
+@pytest.mark.parametrize("name", ["vip", "vip, a process each"])
+def test_draws_have_the_covariance_between_inputs(name):
+    layer = EXAMPLES[name]()
+    _, features = numpy_features(layer, INPUTS)
+    factor = np.asarray(layer.q_factor)
+    expected = np.einsum("hsb,hst,hut,huc->hbc", features, factor, factor, features)
+    keys = jax.random.split(random_key(7), NUM_DRAWS)
+    draws = np.asarray(drawn_values(layer, keys, jnp.asarray(INPUTS)))
+    for unit in range(NUM_UNITS):
+        variance = np.diag(expected[unit])
+        error = np.sqrt((np.outer(variance, variance) + expected[unit] ** 2) / NUM_DRAWS)
+        assert (np.abs(np.cov(draws[:, unit].T) - expected[unit]) < 5 * error).all()
+
+
+@pytest.mark.parametrize("process", [NETWORK, PerUnit(NETWORK, 2)], ids=["shared", "each"])
+def test_prior_has_the_moments_of_the_prior_samples(process):
+    """At q(a) = p(a) a unit has the mean and the variance of the S functions themselves."""
+    layer = VIPLayer.create(process, NUM_INPUTS, NUM_UNITS, 6, q_scale=1.0, key=random_key(0))
+    samples = np.asarray(layer.process(layer.noise.value, jnp.asarray(INPUTS)))
+    mean, variance = layer.marginals(jnp.asarray(INPUTS))
+    shape = (NUM_UNITS, NUM_ROWS)
+    np.testing.assert_allclose(mean, np.broadcast_to(samples.mean(axis=-2), shape), rtol=1e-12)
+    np.testing.assert_allclose(variance, np.broadcast_to(samples.var(axis=-2), shape), rtol=1e-12)
+    assert layer.kl() == 0
+
+
+def test_starting_scale():
+    layer = VIPLayer.create(NETWORK, NUM_INPUTS, NUM_UNITS, 6, q_scale=1e-3, key=random_key(0))
+    np.testing.assert_allclose(layer.q_factor, np.tile(1e-3 * np.eye(6), (NUM_UNITS, 1, 1)))
+    assert (np.asarray(layer.q_mean) == 0).all()
+
+
+def _kl_from_standard_normal(mean, covariance):
+    _, log_determinant = np.linalg.slogdet(covariance)
+    return 0.5 * (np.trace(covariance) + mean @ mean - len(mean) - log_determinant)
+
+
+def test_kl_against_traces_and_determinants():
+    layer = perturbed(make_layer(NETWORK), 8)
+    factor = np.asarray(layer.q_factor)
+    assert (np.triu(factor, 1) == 0).all()
+    assert (np.diagonal(factor, axis1=1, axis2=2) > 0).all()
+    expected = sum(
+        _kl_from_standard_normal(mean, unit @ unit.T)
+        for mean, unit in zip(np.asarray(layer.q_mean), factor, strict=True)
+    )
+    np.testing.assert_allclose(layer.kl(), expected, rtol=1e-12)
+
+
+def test_kl_of_a_given_posterior():
+    """The layer's mean and factor are what they say: any q(a) has its KL, here from sampling."""
+    random = np.random.default_rng(9)
+    mean = random.normal(size=(NUM_UNITS, 6))
+    factor = np.tril(random.normal(size=(NUM_UNITS, 6, 6)), -1) + np.diag(np.linspace(0.2, 2, 6))
+    layer = with_posterior(make_layer(NETWORK), mean, factor)
+    white = random.normal(size=(NUM_DRAWS, NUM_UNITS, 6))
+    coefficients = mean + np.einsum("hst,nht->nhs", factor, white)
+    log_determinants = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum()
+    log_ratios = 0.5 * (coefficients**2 - white**2).sum(axis=(1, 2)) - log_determinants
+    error = log_ratios.std() / np.sqrt(NUM_DRAWS)
+    assert abs(layer.kl() - log_ratios.mean()) < 5 * error
+
+
+def test_single_precision_is_close_to_double():
+    layer = make_layer(NETWORK)
+    single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), layer)
+    with precision("float32"):
+        single = jax.tree.map(jnp.asarray, single)
+        mean, variance = marginals(single, jnp.asarray(INPUTS, jnp.float32))
+        kl = single.kl()
+    assert mean.dtype == variance.dtype == kl.dtype == jnp.float32
+    expected_mean, expected_variance = marginals(layer, jnp.asarray(INPUTS))
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(variance, expected_variance, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(kl, layer.kl(), rtol=1e-5)

@@ -1,0 +1,249 @@
+"""Implicit processes: one protocol for all of them, and the moments of Bayesian neural networks."""
+
+from itertools import product
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples import RandomWaves, assert_gradient, perturbed, random_key
+from scipy.special import expit
+
+from dvip import BayesianNeuralNetwork
+from dvip.parameters import split_trainable
+from dvip.processes import PROCESSES, PerUnit
+
+pytestmark = pytest.mark.usefixtures("double")
+
+ACTIVATIONS = {
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": expit,
+    "softplus": lambda x: np.logaddexp(0, x),
+    "cos": np.cos,
+}
+
+# A new process is covered by adding it here.
+EXAMPLES = {
+    **{name: process() for name, process in PROCESSES.items()},
+    **{name: BayesianNeuralNetwork(hidden=(4, 3), activation=name) for name in ACTIVATIONS},
+    "unconstrained": BayesianNeuralNetwork(hidden=(4,), constrained=False),
+    "zero mean": BayesianNeuralNetwork(hidden=(4,), zero_mean=True),
+    "unconstrained zero mean": BayesianNeuralNetwork((4,), constrained=False, zero_mean=True),
+    "three hidden layers": BayesianNeuralNetwork(hidden=(4, 1, 2)),
+    "one for each unit": PerUnit(BayesianNeuralNetwork(hidden=(4,)), 2),
+    "own": RandomWaves(),
+    "own for each unit": PerUnit(RandomWaves(), 2),
+}
+NUM_SAMPLES, NUM_INPUTS, NUM_ROWS = 5, 3, 4
+INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
+
+
+@eqx.filter_jit
+def draw_noise(process, key):
+    return process.draw_noise(key, NUM_SAMPLES)
+
+
+@eqx.filter_jit
+def evaluate(process, noise, inputs):
+    return process(noise, inputs)
+
+
+@pytest.fixture(scope="module", params=EXAMPLES.values(), ids=EXAMPLES.keys())
+def process(request, double):
+    """An example with parameters away from where they start."""
+    return perturbed(request.param.initialise(NUM_INPUTS, random_key(0)))
+
+
+@pytest.fixture(scope="module")
+def noise(process):
+    return draw_noise(process, random_key(1))
+
+
+@pytest.fixture(scope="module")
+def values(process, noise):
+    return np.asarray(evaluate(process, noise, jnp.asarray(INPUTS)))
+
+
+def test_values_have_a_row_for_each_function_and_a_column_for_each_input(process, values):
+    units = (2,) if isinstance(process, PerUnit) else ()
+    assert values.shape == (*units, NUM_SAMPLES, NUM_ROWS)
+    assert values.dtype == np.float64
+    assert np.isfinite(values).all()
+    functions = values.reshape(-1, NUM_ROWS)
+    assert len(np.unique(functions, axis=0)) == len(functions)
+    assert len(np.unique(functions, axis=1)) == len(functions)
+
+
+def test_draws_are_reproducible(process, noise):
+    def same(draw):
+        leaves = zip(jax.tree.leaves(noise), jax.tree.leaves(draw), strict=True)
+        return [np.array_equal(a, b) for a, b in leaves]
+
+    assert all(same(draw_noise(process, random_key(1))))
+    assert not any(same(draw_noise(process, random_key(2))))
+    # Parameters have no influence on the noise: functions move smoothly when θ is trained.
+    assert all(same(draw_noise(perturbed(process, 5), random_key(1))))
+
+
+def test_same_functions_at_any_batch(process, noise, values):
+    alone = [evaluate(process, noise, jnp.asarray(column[:, None])) for column in INPUTS.T]
+    np.testing.assert_allclose(np.concatenate(alone, -1), values, rtol=1e-12, atol=1e-14)
+
+
+def test_every_parameter_is_trained_and_matters(process, noise, values):
+    readout = np.random.default_rng(2).normal(size=values.shape)
+
+    def value(arguments):
+        process, inputs = arguments
+        return jnp.sum(readout * process(noise, inputs))
+
+    arguments = (process, jnp.asarray(INPUTS))
+    trained, _ = split_trainable(process)
+    gradient, _ = assert_gradient(value, arguments)
+    for parameter, slope in zip(jax.tree.leaves(trained), jax.tree.leaves(gradient), strict=True):
+        assert slope.shape == parameter.shape
+        assert (slope != 0).any()
+
+
+# The moments of a network with one hidden layer, by quadrature.
+
+
+def _hidden_moments(activation, mean, covariance):
+    """E[h(u)], E[h(v)] and E[h(u) h(v)] for Gaussian (u, v), by quadrature in two dimensions."""
+    points, weights = np.polynomial.hermite_e.hermegauss(80)
+    weights = weights / weights.sum()
+    white = np.array(list(product(points, points)))
+    weight = np.array([a * b for a, b in product(weights, weights)])
+    u, v = (mean + white @ np.linalg.cholesky(covariance).T).T
+    h, g = ACTIVATIONS[activation](u), ACTIVATIONS[activation](v)
+    return weight @ h, weight @ g, weight @ (h * g)
+
+
+def _network_moments(process, inputs):
+    """Means at both inputs and the covariance between them, of a one-hidden-layer network."""
+    (width,) = process.hidden
+
+    def entries(part, shape):
+        mean = 0.0 if part.mean is None else part.mean
+        return np.broadcast_to(mean, shape), np.exp(np.broadcast_to(part.log_scale, shape))
+
+    hidden, output = process.layers
+    weight_mean, weight_std = entries(hidden.weights, (width, NUM_INPUTS))
+    bias_mean, bias_std = entries(hidden.biases, (width, 1))
+    out_mean, out_std = entries(output.weights, (1, width))
+    last_mean, last_std = entries(output.biases, (1, 1))
+    means = np.full(2, last_mean[0, 0])
+    covariance = last_std[0, 0] ** 2
+    for k in range(width):
+        hidden_mean = weight_mean[k] @ inputs + bias_mean[k, 0]
+        hidden_covariance = inputs.T @ np.diag(weight_std[k] ** 2) @ inputs + bias_std[k, 0] ** 2
+        at_first, at_second, both = _hidden_moments(
+            process.activation, hidden_mean, hidden_covariance
+        )
+        v, s = out_mean[0, k], out_std[0, k]
+        means += v * np.array([at_first, at_second])
+        covariance += (v**2 + s**2) * both - v**2 * at_first * at_second
+    return means, covariance
+
+
+def _assert_moments(values, means, covariance):
+    """Sample means and covariance within five standard errors."""
+    num_samples = values.shape[0]
+    error = values.std(axis=0) / np.sqrt(num_samples)
+    assert (np.abs(values.mean(axis=0) - means) < 5 * error).all()
+    products = np.prod(values - values.mean(axis=0), axis=1)
+    error = products.std() / np.sqrt(num_samples)
+    assert abs(products.mean() - covariance) < 5 * error
+
+
+MANY = 40_000
+
+
+@eqx.filter_jit
+def many_functions(process, inputs):
+    return process(process.draw_noise(random_key(3), MANY), inputs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"activation": name} for name in ACTIVATIONS),
+        {"constrained": False},
+        {"zero_mean": True},
+        {"constrained": False, "zero_mean": True},
+    ],
+    ids=str,
+)
+def test_moments_of_one_hidden_layer(options):
+    process = BayesianNeuralNetwork(hidden=(3,), **options)
+    process = perturbed(process.initialise(NUM_INPUTS, random_key(0)))
+    inputs = INPUTS[:, :2]
+    means, covariance = _network_moments(process, inputs)
+    _assert_moments(np.asarray(many_functions(process, jnp.asarray(inputs))), means, covariance)
+    if process.zero_mean:
+        assert (means == 0).all()
+
+
+def test_moments_of_two_hidden_layers():
+    """Against another sampler, in NumPy: standard normal weights and biases, which is the start."""
+    process = BayesianNeuralNetwork((4, 3), "relu").initialise(NUM_INPUTS, random_key(0))
+    inputs = INPUTS[:, :2]
+    values = np.asarray(many_functions(process, jnp.asarray(inputs)))
+    random = np.random.default_rng(4)
+    h = np.broadcast_to(inputs, (MANY, *inputs.shape))
+    for rows in (4, 3, 1):
+        weights, biases = random.normal(size=(MANY, rows, h.shape[1])), (MANY, rows, 1)
+        h = weights @ h + random.normal(size=biases)
+        h = np.maximum(h, 0) if rows > 1 else h
+    expected = h[:, 0]
+    for moment in (lambda f: f, lambda f: f**2, lambda f: f[:, :1] * f[:, 1:]):
+        a, b = moment(values), moment(expected)
+        error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / MANY)
+        assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 5 * error).all()
+
+
+def test_number_of_parameters():
+    def count(**options):
+        process = BayesianNeuralNetwork(hidden=(4, 3), **options)
+        trained, _ = split_trainable(process.initialise(NUM_INPUTS, random_key(0)))
+        return sum(leaf.size for leaf in jax.tree.leaves(trained))
+
+    entries = (3 * 4 + 4) + (4 * 3 + 3) + (3 * 1 + 1)
+    assert count() == 3 * 2 * 2  # network layers x (weights, biases) x (mean, scale)
+    assert count(zero_mean=True) == 3 * 2
+    assert count(constrained=False) == 2 * entries
+    assert count(constrained=False, zero_mean=True) == entries
+
+
+def test_units_with_a_process_each_are_independent():
+    process = PerUnit(BayesianNeuralNetwork(hidden=(4,)), 2).initialise(NUM_INPUTS, random_key(0))
+    inputs = jnp.asarray(INPUTS[:, :1])
+    first, second = np.asarray(many_functions(process, inputs))[..., 0]
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(MANY)
+
+    # The parameters of the second unit are no concern of the first.
+    trained, rest = split_trainable(process)
+    moved = eqx.combine(jax.tree.map(lambda leaf: leaf.at[1].add(0.3), trained), rest)
+    moved_first, moved_second = np.asarray(many_functions(moved, inputs))[..., 0]
+    assert np.array_equal(moved_first, first)
+    assert not np.isclose(moved_second, second, rtol=1e-12).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"activation": "swish"}, "activation='swish'.*tanh"),
+        ({"hidden": ()}, r"hidden=\(\)"),
+        ({"hidden": (3, 0)}, r"hidden=\(3, 0\)"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        BayesianNeuralNetwork(**options)
+
+
+def test_noise_needs_the_width_of_the_inputs():
+    with pytest.raises(ValueError, match="initialise"):
+        BayesianNeuralNetwork().draw_noise(random_key(0), 3)

@@ -1,0 +1,350 @@
+"""Saved models: bit-equal after loading, safe to replace, one clear error for anything else."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from examples import TINY, RandomWaves, regression_data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save as safetensors_bytes
+
+from dvip import DVIPClassifier, DVIPRegressor, ModelFileError, RobustMax, load
+
+X, Y = regression_data()
+Y2 = regression_data(num_targets=2)[1]
+SHALLOW = {**TINY, "n_layers": 1}
+DEEP = {**TINY, "n_layers": 2}
+FRAME = pd.DataFrame(X, columns=["height", "größe", "x y"])
+HIGH = (Y > 100).astype(int)
+
+
+def fit(cls=DVIPRegressor, y=Y, inputs=X, defaults=SHALLOW, **options):
+    return cls(**{**defaults, **options}).fit(inputs, y)
+
+
+MODELS = {
+    "regressor": lambda: fit(),
+    "deep regressor": lambda: fit(defaults=DEEP),
+    "several targets": lambda: fit(y=Y2, defaults=DEEP),
+    "double precision": lambda: fit(precision="float64"),
+    "data frame": lambda: fit(inputs=FRAME),
+    "generator as seed": lambda: fit(random_state=np.random.RandomState(3)),
+    "narrow, with arrays and numbers of NumPy": lambda: fit(
+        defaults=DEEP, n_units=np.array([2]), learning_rate=np.float64(0.05)
+    ),
+    "a prior for each unit": lambda: fit(defaults=DEEP, shared_prior=False),
+    "text labels": lambda: fit(DVIPClassifier, np.array(["no", "yes"])[HIGH]),
+    "object labels": lambda: fit(DVIPClassifier, np.array(["no", "größer"], dtype=object)[HIGH]),
+    "whole number labels": lambda: fit(DVIPClassifier, np.array([-5, 10**12])[HIGH]),
+    "boolean labels": lambda: fit(DVIPClassifier, Y > 100),
+    "float labels": lambda: fit(DVIPClassifier, np.array([1.0, 2.0])[HIGH]),
+    "three classes": lambda: fit(DVIPClassifier, np.digitize(Y, [90, 110]), defaults=DEEP),
+    "own likelihood setting": lambda: fit(DVIPClassifier, HIGH, likelihood=RobustMax(error=0.05)),
+}
+
+
+def predictions(model):
+    inputs = FRAME if hasattr(model, "feature_names_in_") else X
+    if isinstance(model, DVIPClassifier):
+        return [model.predict(inputs), model.predict_proba(inputs)]
+    return model.predict(inputs, return_std=True)
+
+
+def equal(first, second):
+    return all(
+        a.dtype == b.dtype and np.array_equal(a, b)
+        for a, b in zip(predictions(first), predictions(second), strict=True)
+    )
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+def test_loaded_models_predict_bit_equally(make, tmp_path):
+    model = make()
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert type(loaded) is type(model)
+    assert equal(loaded, model)
+    for name in ("n_iter_", "n_features_in_", "seed_"):
+        assert getattr(loaded, name) == getattr(model, name)
+    assert np.array_equal(loaded.bound_history_, model.bound_history_)
+    if hasattr(model, "feature_names_in_"):
+        assert np.array_equal(loaded.feature_names_in_, model.feature_names_in_)
+    # A loaded model is an estimator like any other: it can be saved and fitted again.
+    loaded.save(tmp_path / "again")
+    assert equal(load(tmp_path / "again"), model)
+
+
+def test_loaded_models_draw_the_same_functions(saved, model):
+    functions, same = (m.sample_functions(5, random_state=0) for m in (model, load(saved)))
+    assert np.array_equal(functions(X), same(X))
+
+
+def test_files_are_json_and_safetensors(saved):
+    assert sorted(path.suffix for path in saved.iterdir()) == [".json", ".safetensors"]
+
+
+def test_own_prior(tmp_path):
+    model = fit(prior=RandomWaves())
+    model.save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=r"load\(path, prior=RandomWaves\(...\)\)"):
+        load(tmp_path / "model")
+    assert equal(load(tmp_path / "model", prior=RandomWaves()), model)
+    for wrong in (RandomWaves(num_waves=3), "bnn", 3):
+        with pytest.raises(ModelFileError):
+            load(tmp_path / "model", prior=wrong)
+
+
+def test_own_prior_for_each_layer(tmp_path):
+    priors = (RandomWaves(), RandomWaves(num_waves=3))
+    model = fit(defaults=DEEP, prior=priors)
+    model.save(tmp_path / "model")
+    assert equal(load(tmp_path / "model", prior=priors), model)
+    with pytest.raises(ModelFileError):
+        load(tmp_path / "model", prior=priors[:1])
+
+
+# Files that are not what was saved.
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit(defaults=DEEP)
+
+
+@pytest.fixture
+def saved(model, tmp_path):
+    model.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def manifest_of(folder):
+    return json.loads((folder / "model.json").read_text())
+
+
+def arrays_of(folder):
+    (path,) = folder.glob("*.safetensors")
+    return path
+
+
+def refuse(folder, match=None):
+    with pytest.raises(ModelFileError, match=match) as caught:
+        load(folder)
+    assert len(str(caught.value)) < 500 + len(str(folder))
+
+
+def test_missing(saved, tmp_path):
+    refuse(tmp_path / "nothing", "no model")
+    (tmp_path / "empty").mkdir()
+    refuse(tmp_path / "empty", "no model")
+    refuse(saved / "model.json", "no model")
+    arrays_of(saved).unlink()
+    refuse(saved)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"dvip-model"',
+        b"<html></html>",
+        b"\x80\x04\x95pickle",
+        b"\xff\xfe\x00",
+        b'{"format": "onnx", "version": 1}',
+        b'{"format": "dvip-model", "version": 1}',
+        b'{"format": "dvip-model", "version": 1, "sha256": null, "content": {}}',
+        b"[" * 100_000,
+        b'{"a": ' * 100_000,
+        b"1" * 10_000,
+    ],
+    ids=lambda content: content[:20],
+)
+def test_foreign_manifests(saved, content):
+    (saved / "model.json").write_bytes(content)
+    refuse(saved)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 100, safetensors_bytes({"a": np.zeros(3)})])
+def test_foreign_arrays(saved, content):
+    arrays_of(saved).write_bytes(content)
+    refuse(saved)
+
+
+def test_newer_version(saved):
+    manifest = manifest_of(saved)
+    (saved / "model.json").write_text(json.dumps({**manifest, "version": 2}))
+    refuse(saved, r"version 2, this dvip reads 1.*newer")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+@pytest.mark.parametrize("which", ["manifest", "arrays"])
+def test_truncated(saved, which, share):
+    path = saved / "model.json" if which == "manifest" else arrays_of(saved)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(share * len(data))])
+    refuse(saved)
+
+
+@pytest.fixture(scope="module")
+def victim(model, tmp_path_factory):
+    """A saved model whose files each example damages and puts back."""
+    folder = tmp_path_factory.mktemp("victim") / "model"
+    model.save(folder)
+    return folder
+
+
+@settings(max_examples=300)
+@given(in_manifest=st.booleans(), position=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_flipped_bits(model, victim, in_manifest, position, bit):
+    """Every one is noticed, or harmless."""
+    path = victim / "model.json" if in_manifest else arrays_of(victim)
+    intact = path.read_bytes()
+    damaged = bytearray(intact)
+    damaged[position % len(intact)] ^= 1 << bit
+    try:
+        path.write_bytes(damaged)
+        try:
+            loaded = load(victim)
+        except ModelFileError:
+            return
+        assert in_manifest  # where 1e-5 and 1E-5 are the same; no bit of the arrays is without use
+        assert equal(loaded, model)
+    finally:
+        path.write_bytes(intact)
+
+
+# Files with a valid checksum: written by someone else on purpose. Nothing is executed.
+
+
+def rewrite(folder, change):
+    """Changes the content of a saved model and signs it again."""
+    manifest = manifest_of(folder)
+    change(manifest["content"])
+    canonical = json.dumps(manifest["content"], sort_keys=True).encode()
+    manifest["sha256"] = hashlib.sha256(canonical).hexdigest()
+    (folder / "model.json").write_text(json.dumps(manifest))
+
+
+def put(*keys_and_value):
+    *keys, last, value = keys_and_value
+
+    def change(content):
+        for key in keys:
+            content = content[key]
+        content[last] = value
+
+    return change
+
+
+CHANGES = {
+    "class that is no estimator": put("estimator", "os.system"),
+    "estimator that is no name": put("estimator", ["DVIPRegressor"]),
+    "path up": put("arrays", "file", "../model/arrays.safetensors"),
+    "absolute path": put("arrays", "file", "/etc/passwd"),
+    "folder": put("arrays", "file", ".."),
+    "no path": put("arrays", "file", "a\0b"),
+    "number for a path": put("arrays", "file", 3),
+    "list for a mapping": put("arrays", []),
+    "object of another class": put(
+        "parameters", "prior", {"object": "subprocess.Popen", "options": {"args": "true"}}
+    ),
+    "unknown option": put(
+        "parameters", "prior", {"object": "BayesianNeuralNetwork", "options": {"code": "1"}}
+    ),
+    "unknown parameter": put("parameters", "code", "1"),
+    "other width": put("parameters", "n_units", 7),
+    "other depth": put("parameters", "n_layers", 3),
+    "other precision": put("parameters", "precision", "float64"),
+    "no precision": put("parameters", "precision", "float"),
+    "unknown kind": put("attributes", "seed_", {"kind": "pickle", "value": "gASV"}),
+    "no kind": put("attributes", "seed_", {}),
+    "huge": put("attributes", "n_features_in_", {"kind": "value", "value": 10**13}),
+    "no seed": lambda content: content["attributes"].pop("seed_"),
+    "no parameters": put("parameters", None),
+    "no attributes": put("attributes", []),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_tampered_and_signed(saved, change):
+    rewrite(saved, change)
+    refuse(saved)
+
+
+def test_attributes_cannot_replace_methods(saved, model):
+    for name in ("predict", "__class__", "_scaled", "__reduce__"):
+        rewrite(saved, put("attributes", name, {"kind": "value", "value": "code"}))
+    assert equal(load(saved), model)
+
+
+def test_rewriting_alone_changes_nothing(saved, model):
+    """The tests above refuse the changes, not the signature."""
+    rewrite(saved, lambda content: None)
+    assert equal(load(saved), model)
+
+
+# Saving over what is there.
+
+
+@pytest.fixture
+def other():
+    return fit(defaults=DEEP, random_state=5)
+
+
+def no_space(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("function", ["replace", "fsync"])
+@pytest.mark.parametrize("after", [0, 1], ids=["at the arrays", "at the manifest"])
+def test_a_failed_save_keeps_the_old_model(saved, model, other, monkeypatch, function, after):
+    original, calls = getattr(os, function), []
+
+    def fails(*arguments):
+        calls.append(arguments)
+        return original(*arguments) if len(calls) <= after else no_space()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, fails)
+        with pytest.raises(OSError, match="No space left"):
+            other.save(saved)
+    assert equal(load(saved), model)
+    assert not [path for path in saved.iterdir() if path.name.endswith(".tmp")]
+    # With space again, the new model takes its place and nothing is left of the old.
+    other.save(saved)
+    assert equal(load(saved), other)
+    assert len(list(saved.iterdir())) == 2
+
+
+def test_saving_again_replaces(saved, model, other):
+    other.save(saved)
+    assert equal(load(saved), other)
+    assert not equal(load(saved), model)
+    assert len(list(saved.iterdir())) == 2
+
+
+def test_folders_in_between_are_made(model, tmp_path):
+    model.save(tmp_path / "a" / "b")
+    assert equal(load(str(tmp_path / "a" / "b")), model)
+
+
+def test_other_files_are_not_mixed_with_a_model(model, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="other files"):
+        model.save(tmp_path)
+    with pytest.raises(FileExistsError, match="is a file"):
+        model.save(tmp_path / "notes.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_moved_folder(saved, model, tmp_path):
+    shutil.move(saved, tmp_path / "elsewhere")
+    assert equal(load(tmp_path / "elsewhere"), model)

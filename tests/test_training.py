@@ -1,0 +1,280 @@
+"""The training loop: reproducible, equal to plain Adam, and safe where the bound breaks down."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples import TINY, RandomWaves, Recording, make_network, random_key, regression_data
+
+from dvip import DVIPRegressor, ImplicitProcess, TrainingDiverged
+from dvip.likelihoods import Gaussian
+from dvip.objectives import DeepModel, bound
+from dvip.parameters import combine, split_trainable
+from dvip.precision import precision
+from dvip.training import ArrayData, TrainingSettings, train
+
+X, Y = regression_data()
+
+
+def settings(**changes):
+    values = dict(max_iter=20, batch_size=8, learning_rate=0.02, alpha=0.0, num_samples=1, seed=3)
+    return TrainingSettings(**{**values, **changes})
+
+
+def array_data(num_rows=60, dtype=np.float32):
+    inputs = (X[:num_rows] - X.mean(axis=0)) / X.std(axis=0)
+    targets = ((Y[:num_rows] - Y.mean()) / Y.std())[:, None]
+    weights = np.linspace(0.5, 1.5, num_rows)
+    return ArrayData(*(array.astype(dtype) for array in (inputs, targets, weights)))
+
+
+def model(*widths, dtype="float32", **options):
+    with precision(dtype):
+        inputs = array_data(dtype=dtype).inputs
+        return DeepModel(make_network(inputs, widths, **options), Gaussian.create(widths[-1]))
+
+
+def leaves(model):
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(model)]
+
+
+def same(first, second):
+    return all(np.array_equal(a, b) for a, b in zip(leaves(first), leaves(second), strict=True))
+
+
+# The order of the rows.
+
+
+@pytest.mark.parametrize(("num_rows", "batch_size"), [(12, 4), (10, 4), (7, 7), (5, 1)])
+def test_every_row_once_an_epoch(num_rows, batch_size):
+    rows = np.arange(num_rows, dtype=float)
+    data = ArrayData(rows[:, None], 10 * rows[:, None], 100 * rows)
+    num_epochs = 3 * batch_size  # so that steps and epochs end together
+    num_steps = num_epochs * num_rows // batch_size
+    batches = data.batches(0, 0, num_steps, batch_size)
+    assert batches.inputs.shape == (num_steps, batch_size, 1)
+    assert np.array_equal(batches.targets, 10 * batches.inputs)
+    assert np.array_equal(batches.weights, 100 * batches.inputs[..., 0])
+    epochs = batches.inputs.reshape(num_epochs, num_rows)
+    assert np.array_equal(np.sort(epochs, axis=1), np.tile(rows, (num_epochs, 1)))
+    assert len(np.unique(epochs, axis=0)) > 2 or num_rows == 1
+
+
+def test_batches_depend_on_seed_and_position_alone():
+    data = array_data()
+    whole = data.batches(5, 0, 30, 8).inputs
+    for first, count in ((0, 1), (7, 9), (29, 1)):
+        assert np.array_equal(data.batches(5, first, count, 8).inputs, whole[first : first + count])
+    assert not np.array_equal(data.batches(6, 0, 30, 8).inputs, whole)
+
+
+# What a training does.
+
+
+def plain_adam(start, data, config, num_steps):
+    """The trained arrays after that many steps of Adam with a cosine decay, written out.
+
+    For one layer, which has nothing random but its batches.
+    """
+    trained, rest = split_trainable(start)
+    parameters, tree = jax.tree.flatten(trained)
+    parameters = [np.asarray(leaf) for leaf in parameters]
+
+    @jax.jit
+    def slopes(parameters, batch):
+        def loss(parameters):
+            moved = combine(jax.tree.unflatten(tree, parameters), rest)
+            return -bound(moved, batch, random_key(0), num_data=float(len(X))) / len(X)
+
+        return jax.grad(loss)(parameters)
+
+    batches = data.batches(config.seed, 0, num_steps, config.batch_size)
+    first, second = ([np.zeros_like(leaf) for leaf in parameters] for _ in range(2))
+    for step in range(num_steps):
+        gradient = slopes(parameters, jax.tree.map(lambda a, s=step: jnp.asarray(a[s]), batches))
+        rate = config.learning_rate * 0.5 * (1 + np.cos(np.pi * step / config.max_iter))
+        for i, slope in enumerate(map(np.asarray, gradient)):
+            first[i] = 0.9 * first[i] + 0.1 * slope
+            second[i] = 0.999 * second[i] + 0.001 * slope**2
+            mean = first[i] / (1 - 0.9 ** (step + 1))
+            square = second[i] / (1 - 0.999 ** (step + 1))
+            parameters[i] = parameters[i] - rate * mean / (np.sqrt(square) + 1e-8)
+    return parameters
+
+
+def assert_trained(model, expected):
+    for ours, theirs in zip(leaves(split_trainable(model)[0]), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("max_iter", [1, 401])
+def test_against_plain_adam(max_iter):
+    """401 steps are not a whole number of the loop's pieces."""
+    start, data = model(1, dtype="float64"), array_data(dtype=np.float64)
+    config = settings(max_iter=max_iter)
+    with precision("float64"):
+        result = train(start, data, config)
+        assert_trained(result.model, plain_adam(start, data, config, max_iter))
+
+
+@pytest.fixture(scope="module")
+def deep():
+    return model(3, 1)
+
+
+@pytest.fixture(scope="module")
+def trained(deep):
+    return train(deep, array_data(), settings(max_iter=250))
+
+
+def test_same_seed_same_model(deep, trained):
+    again = train(deep, array_data(), settings(max_iter=250))
+    assert same(trained.model, again.model)
+    assert np.array_equal(trained.bounds, again.bounds)
+
+
+def test_other_seed_other_model(deep, trained):
+    other = train(deep, array_data(), settings(max_iter=250, seed=4))
+    assert not same(trained.model, other.model)
+
+
+def test_bound_improves(trained):
+    assert np.isfinite(trained.bounds).all()
+    assert len(trained.bounds) == -(-250 // trained.steps_per_bound) > 1
+    assert trained.bounds[-1] > trained.bounds[0] + 10
+
+
+def test_caller_keeps_the_model(deep, trained):
+    """The loop donates its buffers; they are not those of the caller."""
+    assert same(deep, model(3, 1))
+
+
+def test_only_trained_arrays_change(deep, trained):
+    before, after = split_trainable(deep), split_trainable(trained.model)
+    assert same(before[1], after[1])
+    assert not any(
+        np.array_equal(a, b) for a, b in zip(leaves(before[0]), leaves(after[0]), strict=True)
+    )
+
+
+def test_one_compilation_for_all_pieces_and_for_any_number_of_rows():
+    """A process is called while a program is traced, not while it runs."""
+    process, calls = Recording.around(RandomWaves())
+    start = model(1, process=process)
+    calls.clear()
+    train(start, array_data(), settings(max_iter=150))
+    in_one_piece = len(calls)
+    assert in_one_piece > 0
+    calls.clear()
+    train(start, array_data(), settings(max_iter=450))  # three pieces of as many steps
+    train(start, array_data(num_rows=41), settings(max_iter=150))
+    train(start, array_data(), settings(max_iter=150, learning_rate=0.1, seed=7))
+    assert calls == []
+    train(start, array_data(), settings(max_iter=398))  # pieces of another length
+    assert len(calls) == in_one_piece
+
+
+def test_progress_is_reported(deep):
+    heard = []
+    result = train(
+        deep,
+        array_data(),
+        settings(max_iter=250),
+        lambda steps, bound: heard.append((steps, bound)),
+    )
+    steps, bounds = zip(*heard, strict=True)
+    assert steps[-1] == 250
+    assert list(steps) == sorted(set(steps))
+    assert np.array_equal(bounds, result.bounds)
+
+
+def test_own_source_of_data(deep, trained):
+    """Anything that has rows and gives batches can be trained on."""
+
+    class Doubling:
+        num_rows = len(X)
+
+        def batches(self, seed, step, num_steps, batch_size):
+            batches = array_data().batches(seed, step, num_steps, batch_size)
+            return batches._replace(targets=2 * batches.targets)
+
+    other = train(deep, Doubling(), settings(max_iter=250))
+    assert not same(other.model, trained.model)
+
+
+# A bound that is not finite.
+
+
+class BreaksDown(ImplicitProcess):
+    """Functions whose bound falls without end in a parameter that must stay positive."""
+
+    margin: jax.Array | None = None
+    start: float = eqx.field(static=True, default=1.0)
+
+    def initialise(self, num_inputs, key):
+        return BreaksDown(jnp.asarray(self.start), self.start)
+
+    def draw_noise(self, key, num_samples):
+        return jax.random.normal(key, (num_samples, 1))
+
+    def __call__(self, noise, inputs):
+        # Smaller functions suit the data; below zero there are none.
+        return noise * (jnp.sum(inputs, axis=0) + 30 * jnp.sqrt(self.margin))
+
+
+def test_training_stops_where_the_bound_is_not_finite():
+    estimator = DVIPRegressor(
+        **{**TINY, "prior": BreaksDown(), "n_layers": 1, "max_iter": 300, "learning_rate": 0.1}
+    )
+    with pytest.raises(TrainingDiverged, match=r"step \d+.*learning_rate") as caught:
+        estimator.fit(X, Y)
+    stopped = caught.value
+    assert 0 < stopped.step < 300
+    assert f"step {stopped.step}:" in str(stopped)
+    assert estimator.n_iter_ == stopped.step
+    # The parameters are the last finite ones, and the estimator can be used.
+    assert all(np.isfinite(leaf).all() for leaf in leaves(estimator.model_))
+    assert same(estimator.model_, stopped.result.model)
+    mean, std = estimator.predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+
+
+def test_parameters_are_kept_where_the_first_bound_is_not_finite():
+    start = model(1, process=BreaksDown(start=-1.0))
+    with pytest.raises(TrainingDiverged, match="step 0:") as caught:
+        train(start, array_data(), settings(max_iter=500))
+    assert caught.value.step == 0
+    assert same(caught.value.result.model, start)
+
+
+def test_kept_parameters_are_those_of_the_last_finite_bound():
+    """The bound of step 5 is not finite, here because of its data: step 4 has the last one."""
+
+    class Breaking:
+        """From step 5 on, targets whose squares no float can hold."""
+
+        num_rows = len(X)
+
+        def batches(self, seed, step, num_steps, batch_size):
+            batches = array_data(dtype=np.float64).batches(seed, step, num_steps, batch_size)
+            batches.targets[max(0, 5 - step) :] = 1e200
+            return batches
+
+    start, config = model(1, dtype="float64"), settings(max_iter=400)
+    with precision("float64"):
+        with pytest.raises(TrainingDiverged, match="step 5:") as caught:
+            train(start, Breaking(), config)
+        assert caught.value.step == 5
+        assert_trained(caught.value.result.model, plain_adam(start, Breaking(), config, 4))
+
+
+def test_absurd_learning_rate():
+    """The step that leads to no finite bound is taken back, and predictions are finite."""
+    estimator = DVIPRegressor(**{**TINY, "n_layers": 1, "learning_rate": 1e6})
+    with pytest.raises(TrainingDiverged):
+        estimator.fit(X, Y)
+    mean, std = estimator.predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
