@@ -1,15 +1,34 @@
 """Deep Bayesian regression and classification in function space."""
 
+import importlib
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 __version__ = version("dvip")
 
-from dvip.estimators import DVIPClassifier, DVIPRegressor, load
-from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
-from dvip.persistence import ModelFileError
-from dvip.predictive import GaussianMixture
-from dvip.processes import BayesianNeuralNetwork, ImplicitProcess
-from dvip.training import TrainingDiverged
+# Imported when first asked for: `dvip --help` need not wait for JAX.
+_HOMES = {
+    "BayesianNeuralNetwork": "dvip.processes",
+    "Classification": "dvip.likelihoods",
+    "DVIPClassifier": "dvip.estimators",
+    "DVIPRegressor": "dvip.estimators",
+    "GaussianMixture": "dvip.predictive",
+    "ImplicitProcess": "dvip.processes",
+    "Likelihood": "dvip.likelihoods",
+    "ModelFileError": "dvip.persistence",
+    "Probit": "dvip.likelihoods",
+    "RobustMax": "dvip.likelihoods",
+    "TrainingDiverged": "dvip.training",
+    "load": "dvip.estimators",
+}
+
+if TYPE_CHECKING:
+    from dvip.estimators import DVIPClassifier, DVIPRegressor, load
+    from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
+    from dvip.persistence import ModelFileError
+    from dvip.predictive import GaussianMixture
+    from dvip.processes import BayesianNeuralNetwork, ImplicitProcess
+    from dvip.training import TrainingDiverged
 
 __all__ = [
     "BayesianNeuralNetwork",
@@ -25,3 +44,13 @@ __all__ = [
     "TrainingDiverged",
     "load",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -19,8 +19,8 @@ from dvip.precision import precision
 
 __all__ = ["FunctionDraws", "class_probabilities", "draw_functions", "moments", "white_noise"]
 
-# Row-samples (rows times propagated samples) that one compiled call handles: its arrays then stay in
-# a core's cache. Measured on 10,000 rows: 3,200 take a third of the time of 12,800.
+# Row-samples (rows times propagated samples) that one compiled call handles: its arrays then stay
+# in a core's cache. Measured on 10,000 rows: 3,200 take a third of the time of 12,800.
 MAX_ROW_SAMPLES = 3_200
 MAX_ROWS = 1_024
 

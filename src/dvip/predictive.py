@@ -114,17 +114,19 @@ class GaussianMixture:
     def crps(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows *targets"]:
         """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2, in closed form."""
         num_components = self.means.shape[-1]
-        means = self.means.reshape(-1, num_components).astype(float)
-        stds = self._stds.reshape(-1, num_components).astype(float)
+        means = self.means.reshape(-1, num_components)
+        stds = self._stds.reshape(-1, num_components)
         y = self._aligned(y).reshape(-1, 1)
-        spread = np.empty(len(means))
+        # E|Y - Y'| is a mean over pairs of components: each with itself, the others counted twice.
+        spread = _mean_absolute(np.zeros_like(means), np.sqrt(2) * stds).sum(axis=1)
+        first, second = np.triu_indices(num_components, k=1)
         block = max(1, MAX_PAIRS // num_components**2)
         for start in range(0, len(means), block):
             rows = slice(start, start + block)
-            differences = means[rows, :, None] - means[rows, None, :]
-            scales = np.hypot(stds[rows, :, None], stds[rows, None, :])
-            spread[rows] = _mean_absolute(differences, scales).mean(axis=(1, 2))
-        score = _mean_absolute(y - means, stds).mean(axis=1) - 0.5 * spread
+            differences = means[rows, first] - means[rows, second]
+            scales = np.hypot(stds[rows, first], stds[rows, second])
+            spread[rows] += 2 * _mean_absolute(differences, scales).sum(axis=1)
+        score = _mean_absolute(y - means, stds).mean(axis=1) - 0.5 * spread / num_components**2
         return score.reshape(self.means.shape[:-1])
 
     def sample(
@@ -162,7 +164,7 @@ def _increasing_root(
         lower, upper = np.where(value < 0, root, lower), np.where(value < 0, upper, root)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = root - value / slope
-        inside = (newton > lower) & (newton < upper)
+        inside = (newton >= lower) & (newton <= upper)
         following = np.where(inside, newton, 0.5 * (lower + upper))
         done = np.abs(following - root) <= tolerance
         root = following
