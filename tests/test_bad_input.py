@@ -50,7 +50,7 @@ def readable(error):
     return 10 < len(text) < 400
 
 
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(data=st.data())
 def test_any_finite_regression(data):
     """Finite predictions, at the rows of the table and far away from them."""

@@ -430,7 +430,9 @@ def test_a_wide_table_with_inner_layers_that_narrow(tmp_path):
 
 def dvip_process(*arguments):
     """The installed program, in a process of its own."""
-    program = [sys.executable, "-c", "from dvip.cli import main; main()"]
+    # A process that was started in the background may have been told to ignore Ctrl-C.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = [sys.executable, "-c", f"{heeding}; from dvip.cli import main; main()"]
     return subprocess.Popen(
         [*program, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -452,10 +454,13 @@ def test_ctrl_c_prints_a_line_and_leaves_nothing(regression):
     out = regression.folder / "interrupted"
     arguments = ("fit", regression.train, "--target", "target", "--out", out)
     process = dvip_process(*arguments, "--max-iter", "100000000")
-    while not process.stdout.readline().startswith("Training"):
-        assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)
+    try:
+        while not process.stdout.readline().startswith("Training"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert stderr == "Stopped. Nothing was written.\n"
     assert not out.exists()

@@ -49,7 +49,6 @@ EXAMPLES = {
         perturbed(Gaussian.create(3, 0.3)), np.random.default_rng(1).normal(size=(3, NUM_ROWS)), 3
     ),
     "probit": lambda: Example(Probit(), np.array([[0.0, 1.0, 1.0, 0.0]]), 1),
-    "robust-max, two classes": lambda: Example(RobustMax(), np.array([[0.0, 1.0, 1.0, 0.0]]), 2),
     "robust-max, three classes": lambda: Example(
         RobustMax(error=0.05), np.array([[0.0, 1.0, 2.0, 0.0]]), 3
     ),

@@ -289,8 +289,8 @@ def test_deep_alpha_energy_against_brute_force(deep, alpha):
 def test_deep_alpha_energy_grows_with_samples(deep):
     """Jensen: with few samples the energy is a lower bound of itself with many."""
     keys = jax.random.split(random_key(4), 2_000)
-    means = [np.mean(evaluate_many(deep, batch(ALL), keys, 0.5, n)) for n in (1, 5, 25)]
-    assert means[0] < means[1] < means[2]
+    few, many = (np.mean(evaluate_many(deep, batch(ALL), keys, 0.5, n)) for n in (1, 20))
+    assert few < many
 
 
 # Fresh noise and precision.

@@ -187,21 +187,35 @@ def test_moments_of_one_hidden_layer(options):
 
 
 def test_moments_of_two_hidden_layers():
-    """Against another sampler, in NumPy: standard normal weights and biases, which is the start."""
+    """Against another sampler, in NumPy."""
     process = BayesianNeuralNetwork((4, 3), "relu").initialise(NUM_INPUTS, random_key(0))
+    process = perturbed(process)
     inputs = INPUTS[:, :2]
     values = np.asarray(many_functions(process, jnp.asarray(inputs)))
     random = np.random.default_rng(4)
-    h = np.broadcast_to(inputs, (MANY, *inputs.shape))
-    for rows in (4, 3, 1):
-        weights, biases = random.normal(size=(MANY, rows, h.shape[1])), (MANY, rows, 1)
-        h = weights @ h + random.normal(size=biases)
+
+    def entries(part, rows, columns):
+        white = random.normal(size=(MANY, rows, columns))
+        return np.asarray(part.mean) + np.exp(np.asarray(part.log_scale)) * white
+
+    h = inputs
+    for layer, rows in zip(process.layers, (4, 3, 1), strict=True):
+        h = entries(layer.weights, rows, h.shape[-2]) @ h + entries(layer.biases, rows, 1)
         h = np.maximum(h, 0) if rows > 1 else h
     expected = h[:, 0]
     for moment in (lambda f: f, lambda f: f**2, lambda f: f[:, :1] * f[:, 1:]):
         a, b = moment(values), moment(expected)
         error = np.sqrt((a.var(axis=0) + b.var(axis=0)) / MANY)
         assert (np.abs(a.mean(axis=0) - b.mean(axis=0)) < 5 * error).all()
+
+
+def test_functions_start_of_the_order_of_one():
+    """Whatever the widths: a prior of standardised data, at standardised inputs."""
+    for hidden, num_inputs in (((10, 10), 3), ((50,), 200)):
+        process = BayesianNeuralNetwork(hidden).initialise(num_inputs, random_key(0))
+        inputs = np.random.default_rng(5).normal(size=(num_inputs, 1))
+        values = np.asarray(process(process.draw_noise(random_key(1), 200), jnp.asarray(inputs)))
+        assert 0.3 < values.std() < 3
 
 
 def test_number_of_parameters():

@@ -36,9 +36,11 @@ MODELS = {
     "data frame": lambda: fit(inputs=FRAME),
     "generator as seed": lambda: fit(random_state=np.random.RandomState(3)),
     "narrow, with arrays and numbers of NumPy": lambda: fit(
-        defaults=DEEP, n_units=np.array([2]), learning_rate=np.float64(0.05)
+        defaults=DEEP, n_units=np.array([2]), n_training_samples=np.int64(3)
     ),
-    "a prior for each unit": lambda: fit(defaults=DEEP, shared_prior=False),
+    "a prior for each unit": lambda: fit(
+        defaults=DEEP, shared_prior=False, input_propagation=False
+    ),
     "text labels": lambda: fit(DVIPClassifier, np.array(["no", "yes"])[HIGH]),
     "object labels": lambda: fit(DVIPClassifier, np.array(["no", "größer"], dtype=object)[HIGH]),
     "whole number labels": lambda: fit(DVIPClassifier, np.array([-5, 10**12])[HIGH]),
