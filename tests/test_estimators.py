@@ -169,6 +169,18 @@ def test_not_fitted():
             use()
 
 
+def test_numbers_of_numpy(shallow):
+    """As a grid search over `np.arange` gives them: the same model."""
+    numbers = {
+        name: np.array([value])[0]
+        for name, value in SHALLOW.items()
+        if isinstance(value, int | float)
+    }
+    options = {**SHALLOW, **numbers, "n_training_samples": np.int64(1), "alpha": np.float64(0)}
+    model = DVIPRegressor(**options, fresh_noise=np.bool_(False), random_state=np.int64(0))
+    assert same_model(model.fit(X, Y), shallow)
+
+
 def test_seeds():
     first, same, other = (
         DVIPRegressor(**SHALLOW, random_state=seed).fit(X, Y)

@@ -36,7 +36,7 @@ MODELS = {
     "data frame": lambda: fit(inputs=FRAME),
     "generator as seed": lambda: fit(random_state=np.random.RandomState(3)),
     "narrow, with arrays and numbers of NumPy": lambda: fit(
-        defaults=DEEP, n_units=np.array([2]), n_training_samples=np.int64(3)
+        defaults=DEEP, n_units=np.array([2]), n_training_samples=np.int64(3), max_iter=np.int64(200)
     ),
     "a prior for each unit": lambda: fit(
         defaults=DEEP, shared_prior=False, input_propagation=False

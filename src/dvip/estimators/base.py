@@ -112,7 +112,7 @@ class DeepEstimator(BaseEstimator):
 
     def _num_training_samples(self) -> int:
         if self.n_training_samples is not None:
-            return self.n_training_samples
+            return int(self.n_training_samples)
         return SAMPLES_FOR_ALPHA if self.alpha > 0 and self.n_layers > 1 else 1
 
     def _build(self, inputs: np.ndarray) -> DeepModel:
@@ -143,21 +143,22 @@ class DeepEstimator(BaseEstimator):
             targets.astype(self.precision),
             sample_weight.astype(self.precision),
         )
+        # Numbers of NumPy, as a grid search gives, would be traced like arrays.
         settings = TrainingSettings(
-            max_iter=self.max_iter,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
+            max_iter=int(self.max_iter),
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
             alpha=float(self.alpha),
             num_samples=self._num_training_samples(),
             seed=self.seed_,
         )
         with (
             precision(self.precision),
-            progress_bar(self.max_iter, shown=self.verbose) as report,
+            progress_bar(settings.max_iter, shown=self.verbose) as report,
         ):
             model = self._build(data.inputs)
             try:
-                self._keep(train(model, data, settings, report), self.max_iter)
+                self._keep(train(model, data, settings, report), settings.max_iter)
             except TrainingDiverged as stopped:
                 self._keep(stopped.result, stopped.step)
                 raise

@@ -94,9 +94,9 @@ class _DVIP(DeepEstimator):
                 process if self.shared_prior else PerUnit(process, num_units),
                 inputs.shape[1],
                 num_units,
-                self.n_prior_samples,
+                int(self.n_prior_samples),
                 q_scale=LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE,
-                fresh_noise=self.fresh_noise,
+                fresh_noise=bool(self.fresh_noise),
                 key=key,
             )
 
