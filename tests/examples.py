@@ -118,7 +118,10 @@ def make_network(
     process: ImplicitProcess = SMALL_NETWORK,
     seed: int = 0,
 ) -> DeepNetwork:
-    """A network of layers with six prior samples, away from its starting point."""
+    """A network of layers with six prior samples, away from its starting point.
+
+    Its inner noise is large, so that it matters.
+    """
 
     def layer(index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray) -> VIPLayer:
         return VIPLayer.create(process, inputs.shape[1], num_units, 6, q_scale=0.5, key=key)
@@ -126,6 +129,11 @@ def make_network(
     if isinstance(propagate_inputs, bool):
         propagate_inputs = (propagate_inputs,) * len(widths)
     network = build_network(inputs, widths, layer, propagate_inputs, random_key(seed))
+    network = eqx.tree_at(
+        lambda net: [block.log_inner_noise for block in net.blocks[:-1]],
+        network,
+        [jnp.full_like(block.log_inner_noise, -1.0) for block in network.blocks[:-1]],
+    )
     return perturbed(network, seed + 1, 0.3)
 
 

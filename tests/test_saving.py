@@ -281,6 +281,14 @@ def test_tampered_and_signed(saved, change):
     refuse(saved)
 
 
+def test_no_file_outside_the_folder_is_read(saved, tmp_path):
+    """Not even the right one, with the right checksum."""
+    shutil.move(arrays_of(saved), tmp_path / "arrays.safetensors")
+    for name in ("../arrays.safetensors", str(tmp_path / "arrays.safetensors")):
+        rewrite(saved, put("arrays", "file", name))
+        refuse(saved, "outside its folder")
+
+
 def test_attributes_cannot_replace_methods(saved, model):
     for name in ("predict", "__class__", "_scaled", "__reduce__"):
         rewrite(saved, put("attributes", name, {"kind": "value", "value": "code"}))
