@@ -89,9 +89,10 @@ class VIPLayer(GaussianLayer):
         (m_h, L_h)ᵀ are centred and scaled in place of the (many more) samples.
         """
         prior_samples = self.process(self.noise.value, inputs)
-        rows = jnp.matmul(self._q_rows, _centring(self.q.shape[2]).astype(self.q.dtype))
-        rows = rows.at[:, 0].add(1 / self.q.shape[2])  # adds m*
-        projected = product(rows, prior_samples)
+        num_samples, dtype = self.q.shape[2], self.q.dtype
+        rows = jnp.matmul(self._q_rows, _centring(num_samples).astype(dtype))
+        prior_mean = np.eye(num_samples + 1, 1) / num_samples  # m*, added to the first row
+        projected = product(rows + prior_mean.astype(dtype), prior_samples)
         return projected[:, 0], jnp.sum(jnp.square(projected[:, 1:]), axis=1)
 
     def kl(self) -> Float[Array, ""]:
