@@ -1,4 +1,4 @@
-"""The tables to measure on: a generated one of Power's shape, and the UCI sets' published splits."""
+"""The tables to measure on: one of Power's shape, generated, and published splits of UCI sets."""
 
 import os
 from pathlib import Path

@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from contestants import DEEP_GP, DVIP, ENSEMBLE, EXACT_GP, NGBOOST
 from report.summaries import Quality, Rounds, different, matching, qualities, round_ratios
@@ -49,12 +50,13 @@ def plot_quality(entries: list[Entry], path: Path) -> None:
 
 
 def _draw_dataset(axes: Axes, dataset: str, of_dataset: list[Quality]) -> None:
+    ceiling = _ceiling(dataset, of_dataset)
     for name in dict.fromkeys(quality.contestant for quality in of_dataset):
         points = [quality for quality in of_dataset if quality.contestant == name]
         axes.errorbar(
             [point.seconds.mean for point in points],
-            [point.nll.mean for point in points],
-            yerr=[0.0 if np.isnan(p.nll.error) else p.nll.error for p in points],
+            [min(point.nll.mean, ceiling) for point in points],
+            yerr=[_error(point) if point.nll.mean <= ceiling else 0.0 for point in points],
             color=COLOURS[name],
             marker=MARKERS[name],
             markersize=6 if name == DVIP else 7,
@@ -64,23 +66,49 @@ def _draw_dataset(axes: Axes, dataset: str, of_dataset: list[Quality]) -> None:
             zorder=3 if name == DVIP else 2,
         )
     for point in of_dataset:
-        if point.contestant == DVIP:
-            axes.annotate(
-                f"{point.settings['max_iter'] / 1000:g}k",
-                (point.seconds.mean, point.nll.mean),
-                xytext=(4, 4),
-                textcoords="offset points",
-                fontsize=7,
-                color=COLOURS[DVIP],
-            )
+        _annotate(axes, point, ceiling)
     if dataset in PAPER_NLL:
         axes.axhline(PAPER_NLL[dataset], color="#555555", linestyle="--", linewidth=1.0, zorder=1)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.margins(x=0.1)
     axes.set_title(dataset)
     axes.set_xlabel("seconds")
     axes.set_ylabel("test NLL")
     axes.grid(True)
+
+
+def _ceiling(dataset: str, of_dataset: list[Quality]) -> float:
+    """What is worse than this is drawn at the edge: it would squeeze all that is of interest."""
+    of_dvip = [point.nll.mean for point in of_dataset if point.contestant == DVIP]
+    worst = max([*of_dvip, PAPER_NLL.get(dataset, -np.inf)])
+    best = min(point.nll.mean for point in of_dataset)
+    return best + 1.5 * (worst - best) if worst > best else np.inf
+
+
+def _error(point: Quality) -> float:
+    return 0.0 if np.isnan(point.nll.error) else point.nll.error
+
+
+def _annotate(axes: Axes, point: Quality, ceiling: float) -> None:
+    """dvip's steps; the value of a point that was moved to the edge."""
+    if point.nll.mean > ceiling:
+        text, offset = f"↑ {point.nll.mean:.1f}", (0, -12)
+    elif point.contestant == DVIP:
+        text, offset = f"{point.settings['max_iter'] / 1000:g}k", (6, 5)
+    else:
+        return
+    axes.annotate(
+        text,
+        (point.seconds.mean, min(point.nll.mean, ceiling)),
+        xytext=offset,
+        textcoords="offset points",
+        ha="left" if offset[0] else "center",
+        va="bottom" if offset[0] else "top",
+        fontsize=7,
+        color=COLOURS[point.contestant],
+    )
 
 
 def _draw_legend(axes: Axes, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Numbers of many rounds or splits as one: medians with the middle half, means with their errors."""
+"""Many rounds as a median and the middle half; many splits as a mean and its standard error."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
