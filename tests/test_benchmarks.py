@@ -134,7 +134,7 @@ def test_deep_ensemble_learns_the_mean_and_the_noise():
     X = random.uniform(-2, 2, (600, 1))
     noise = np.where(X[:, 0] > 0, 3.0, 0.5)
     y = 100 + 20 * X[:, 0] + noise * random.standard_normal(600)
-    ensemble = make("MLP ensemble", {"n_members": 3, "max_iter": 2_000}).fit(X, y)
+    ensemble = make("MLP ensemble", {"n_members": 3, "max_iter": 1_000}).fit(X, y)
     distribution = ensemble.predict_dist(np.array([[-1.0], [1.0]]))
     assert distribution.means.shape == (2, 3)
     assert len(set(distribution.means[0])) == 3

@@ -64,18 +64,17 @@ class MLPEnsemble:
             eqx.filter_vmap(_train, in_axes=(eqx.if_array(0), None, None, 0, 0, 0, None, None))
         )
         keys = jax.random.split(jax.random.key(0), self.n_members)
-        members = eqx.filter_vmap(self._start, in_axes=(0, None, None))(keys, X.shape[1], optimiser)
+        start_all = eqx.filter_jit(eqx.filter_vmap(self._start, in_axes=(0, None, None)))
+        members = start_all(keys, X.shape[1], optimiser)
         best, looks_since = np.full(self.n_members, np.inf), 0
         for look in range(self.max_iter // STEPS_BETWEEN_LOOKS):
             keys = jax.random.split(jax.random.key(look + 1), self.n_members)
             members = train_all(
                 members, inputs, targets, kept, held_out, keys, optimiser, self.batch_size
             )
-            better = np.asarray(members.best_score) < best
-            best, looks_since = (
-                np.asarray(members.best_score),
-                0 if better.any() else looks_since + 1,
-            )
+            scores = np.asarray(members.best_score)
+            looks_since = 0 if (scores < best).any() else looks_since + 1
+            best = scores
             if looks_since == PATIENCE:
                 break
         self.networks_ = members.best_network
@@ -90,11 +89,9 @@ class MLPEnsemble:
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
         inputs = jnp.asarray(self.input_scaler_.transform(X), jnp.float32)
+        predict_all = eqx.filter_jit(eqx.filter_vmap(_moments, in_axes=(eqx.if_array(0), None)))
         means, variances = (
-            np.asarray(values, dtype=float).T
-            for values in eqx.filter_vmap(_moments, in_axes=(eqx.if_array(0), None))(
-                self.networks_, inputs
-            )
+            np.asarray(values, dtype=float).T for values in predict_all(self.networks_, inputs)
         )
         mean, scale = self.target_scaler_.mean_[0], self.target_scaler_.scale_[0]
         return GaussianMixture(means * scale + mean, variances * scale**2, np.array(0.0))

@@ -16,7 +16,8 @@ DVIP_STEPS, DEEP_GP_STEPS = 5_000, 10
 
 def measure(results: ResultsFile, options: Options) -> None:
     names = (DVIP, DEEP_GP) if options.peers else (DVIP,)
-    keys = [{"contestant": name, "layers": depth} for depth in DEPTHS for name in names]
+    depths = DEPTHS[:2] if options.quick else DEPTHS
+    keys = [{"contestant": name, "layers": depth} for depth in depths for name in names]
     rounds = rounds_to_do(results, keys, options)
     if rounds:
         contests = [_contest(key["contestant"], key["layers"], options.quick) for key in keys]
