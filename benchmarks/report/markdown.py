@@ -1,5 +1,6 @@
 """The results as tables in Markdown."""
 
+import math
 from collections.abc import Iterable
 
 from contestants import DEEP_GP, DVIP
@@ -54,8 +55,9 @@ def _noise(rounds: Rounds, scale: float, digits: int) -> str:
     return f"{middle:,.{digits}f} ({low:,.{digits}f} - {high:,.{digits}f})"
 
 
-def _plus_minus(mean: Mean, digits: int = 3) -> str:
-    return f"{mean.mean:.{digits}f} ± {mean.error:.{digits}f}"
+def _plus_minus(mean: Mean) -> str:
+    alone = f"{mean.mean:.3f}"
+    return alone if math.isnan(mean.error) else f"{mean.mean:.3f} ± {mean.error:.3f}"
 
 
 def _steps(entries: list[Entry]) -> str:
