@@ -1,17 +1,19 @@
 """Deep ensemble (Lakshminarayanan et al., 2017): networks with a mean and a variance, as a mixture.
 
 Each member starts from its own weights and holds out its own tenth of the rows, on which it chooses
-when to stop. All members are trained at once.
+when to stop. All members are trained at once; random numbers are NumPy's, so that there is only one
+program to compile.
 """
 
+from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int
 from sklearn.preprocessing import StandardScaler
 
 from dvip import GaussianMixture
@@ -21,13 +23,16 @@ STEPS_BETWEEN_LOOKS = 200
 PATIENCE = 20
 SMALLEST_VARIANCE = 1e-6
 
+# Weights and offsets of each layer.
+Network = list[tuple[Array, Array]]
+
 
 class Member(NamedTuple):
     """One network while it is trained, with its best state so far."""
 
-    network: eqx.nn.MLP
+    network: Network
     optimiser: optax.OptState
-    best_network: eqx.nn.MLP
+    best_network: Network
     best_score: Array
 
 
@@ -53,25 +58,21 @@ class MLPEnsemble:
     def fit(self, X: np.ndarray, y: np.ndarray) -> "MLPEnsemble":
         self.input_scaler_ = StandardScaler().fit(X)
         self.target_scaler_ = StandardScaler().fit(y[:, None])
-        inputs = jnp.asarray(self.input_scaler_.transform(X), jnp.float32)
-        targets = jnp.asarray(self.target_scaler_.transform(y[:, None])[:, 0], jnp.float32)
-        orders = np.random.default_rng(0).permuted(
-            np.tile(np.arange(len(X)), (self.n_members, 1)), axis=1
-        )
+        inputs = self.input_scaler_.transform(X).astype(np.float32)
+        targets = self.target_scaler_.transform(y[:, None])[:, 0].astype(np.float32)
+        random = np.random.default_rng(0)
+        orders = np.stack([random.permutation(len(X)) for _ in range(self.n_members)])
         held_out, kept = np.split(orders, [max(1, len(X) // 10)], axis=1)
         optimiser = optax.adamw(self.learning_rate, weight_decay=self.weight_decay)
-        train_all = eqx.filter_jit(
-            eqx.filter_vmap(_train, in_axes=(eqx.if_array(0), None, None, 0, 0, 0, None, None))
-        )
-        keys = jax.random.split(jax.random.key(0), self.n_members)
-        start_all = eqx.filter_jit(eqx.filter_vmap(self._start, in_axes=(0, None, None)))
-        members = start_all(keys, X.shape[1], optimiser)
+        train_all = jax.jit(jax.vmap(partial(_train, optimiser, inputs, targets)))
+        members = self._start(random, X.shape[1], optimiser)
         best, looks_since = np.full(self.n_members, np.inf), 0
-        for look in range(self.max_iter // STEPS_BETWEEN_LOOKS):
-            keys = jax.random.split(jax.random.key(look + 1), self.n_members)
-            members = train_all(
-                members, inputs, targets, kept, held_out, keys, optimiser, self.batch_size
-            )
+        for _ in range(self.max_iter // STEPS_BETWEEN_LOOKS):
+            shape = (self.n_members, STEPS_BETWEEN_LOOKS * self.batch_size)
+            chosen = random.integers(kept.shape[1], size=shape)
+            rows = np.take_along_axis(kept, chosen, axis=1)
+            batches = rows.reshape(self.n_members, STEPS_BETWEEN_LOOKS, self.batch_size)
+            members = train_all(members, batches, held_out)
             scores = np.asarray(members.best_score)
             looks_since = 0 if (scores < best).any() else looks_since + 1
             best = scores
@@ -81,15 +82,23 @@ class MLPEnsemble:
         return self
 
     def _start(
-        self, key: PRNGKeyArray, num_inputs: int, optimiser: optax.GradientTransformation
+        self,
+        random: np.random.Generator,
+        num_inputs: int,
+        optimiser: optax.GradientTransformation,
     ) -> Member:
-        network = eqx.nn.MLP(num_inputs, 2, self.n_units, self.n_hidden, key=key)
-        state = optimiser.init(eqx.filter(network, eqx.is_inexact_array))
-        return Member(network, state, network, jnp.array(jnp.inf))
+        """All members, along the first axis of every array."""
+        widths = [num_inputs, *[self.n_units] * self.n_hidden, 2]
+        network = []
+        for before, after in pairwise(widths):
+            weights = random.standard_normal((self.n_members, before, after)) / np.sqrt(before)
+            network.append((weights.astype(np.float32), np.zeros_like(weights[:, 0], np.float32)))
+        state = jax.vmap(optimiser.init)(network)
+        return Member(network, state, network, np.full(self.n_members, np.inf, np.float32))
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:
-        inputs = jnp.asarray(self.input_scaler_.transform(X), jnp.float32)
-        predict_all = eqx.filter_jit(eqx.filter_vmap(_moments, in_axes=(eqx.if_array(0), None)))
+        inputs = self.input_scaler_.transform(X).astype(np.float32)
+        predict_all = jax.jit(jax.vmap(_moments, in_axes=(0, None)))
         means, variances = (
             np.asarray(values, dtype=float).T for values in predict_all(self.networks_, inputs)
         )
@@ -98,50 +107,46 @@ class MLPEnsemble:
 
 
 def _moments(
-    network: eqx.nn.MLP, inputs: Float[Array, "rows inputs"]
+    network: Network, inputs: Float[Array, "rows inputs"]
 ) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
-    outputs = jax.vmap(network)(inputs)
-    return outputs[:, 0], jax.nn.softplus(outputs[:, 1]) + SMALLEST_VARIANCE
+    *hidden, (last_weights, last_offsets) = network
+    for weights, offsets in hidden:
+        inputs = jax.nn.relu(inputs @ weights + offsets)
+    mean, raw = (inputs @ last_weights + last_offsets).T
+    return mean, jax.nn.softplus(raw) + SMALLEST_VARIANCE
 
 
 def _nll(
-    network: eqx.nn.MLP, inputs: Float[Array, "rows inputs"], targets: Float[Array, " rows"]
+    network: Network, inputs: Float[Array, "rows inputs"], targets: Float[Array, " rows"]
 ) -> Float[Array, ""]:
     mean, variance = _moments(network, inputs)
-    return jnp.mean(
-        0.5 * jnp.log(2 * jnp.pi * variance) + jnp.square(targets - mean) / variance / 2
-    )
+    squared = jnp.square(targets - mean) / variance
+    return 0.5 * jnp.mean(jnp.log(2 * jnp.pi * variance) + squared)
 
 
 def _train(
-    member: Member,
+    optimiser: optax.GradientTransformation,
     inputs: Float[Array, "rows inputs"],
     targets: Float[Array, " rows"],
-    kept: Array,
-    held_out: Array,
-    key: PRNGKeyArray,
-    optimiser: optax.GradientTransformation,
-    batch_size: int,
+    member: Member,
+    batches: Int[Array, "steps batch"],
+    held_out: Int[Array, " held_out"],
 ) -> Member:
-    """Steps on random batches of the kept rows, then a look at the held-out rows."""
-    weights, fixed = eqx.partition(member.network, eqx.is_inexact_array)
+    """A step on each batch of rows, then a look at the held-out rows."""
+    # NumPy arrays cannot be indexed by what is traced.
+    inputs, targets = jnp.asarray(inputs), jnp.asarray(targets)
 
-    def step(carry: tuple, rows: Array) -> tuple[tuple, None]:
-        weights, state = carry
-        gradient = jax.grad(
-            lambda weights: _nll(eqx.combine(weights, fixed), inputs[rows], targets[rows])
-        )(weights)
-        updates, state = optimiser.update(gradient, state, weights)
-        return (optax.apply_updates(weights, updates), state), None
+    def step(carry: tuple, rows: Int[Array, " batch"]) -> tuple[tuple, None]:
+        network, state = carry
+        gradient = jax.grad(_nll)(network, inputs[rows], targets[rows])
+        updates, state = optimiser.update(gradient, state, network)
+        return (optax.apply_updates(network, updates), state), None
 
-    batches = jax.random.choice(key, kept, (STEPS_BETWEEN_LOOKS, batch_size))
-    (weights, state), _ = jax.lax.scan(step, (weights, member.optimiser), batches)
-    network = eqx.combine(weights, fixed)
+    carry, _ = jax.lax.scan(step, (member.network, member.optimiser), batches)
+    network, state = carry
     score = _nll(network, inputs[held_out], targets[held_out])
     best_network = jax.tree.map(
-        lambda new, old: (
-            jnp.where(score < member.best_score, new, old) if eqx.is_array(new) else new
-        ),
+        lambda new, old: jnp.where(score < member.best_score, new, old),
         network,
         member.best_network,
     )
