@@ -62,12 +62,15 @@ def bound(
     alpha: float = 0.0,
     num_samples: int = 1,
 ) -> Float[Array, ""]:
-    """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l.
+    """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l - (regularisation of the priors).
 
-    The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased.
+    The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased. The
+    regularisation is zero unless a prior asks for it; with it the bound is that of a model whose
+    prior parameters are penalised, still below the log-evidence.
     """
     redraw_key, sample_key = jax.random.split(key)
     model = eqx.tree_at(lambda m: m.network, model, model.network.redraw_noise(redraw_key))
     fit = data_fit(model, batch, sample_key, alpha, num_samples)
     scale = num_data / batch.inputs.shape[0]
-    return scale * jnp.sum(batch.weights * fit) - model.network.kl()
+    cost = model.network.kl() + model.network.prior_regularisation()
+    return scale * jnp.sum(batch.weights * fit) - cost

@@ -95,6 +95,10 @@ class VIPLayer(Layer):
         squares = jnp.sum(jnp.square(self.q_mean)) + jnp.sum(jnp.square(self._transposed_factor))
         return 0.5 * (squares - self.q_mean.size) - jnp.sum(self.q_log_diagonal)
 
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """That of the process."""
+        return self.process.regularisation()
+
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """Coefficients a_h ~ q(a_h) for each unit."""
         white = jax.random.normal(key, self.q_mean.shape)

@@ -43,6 +43,12 @@ class GaussianEntries(eqx.Module):
         entries = jnp.exp(self.log_scale) * noise
         return entries if self.mean is None else entries + self.mean
 
+    def kl_to_standard_normal(self, num_entries: int) -> Float[Array, ""]:
+        """Σ KL(N(mean, scale²) | N(0, 1)) over the entries, which may share their parameters."""
+        mean = 0.0 if self.mean is None else self.mean
+        squares = jnp.square(mean) + jnp.exp(2 * self.log_scale)
+        return num_entries * jnp.mean(0.5 * (squares - 1) - self.log_scale)
+
 
 class Dense(eqx.Module):
     """The distribution of one network layer's weights and biases."""
@@ -57,12 +63,16 @@ class BayesianNeuralNetwork(ImplicitProcess):
     *Constrained* (the default), the weights of a network layer share one mean and one scale, and so
     do its biases; this keeps the learned prior from over-fitting. *Unconstrained*, each weight and
     each bias has its own. `zero_mean` fixes all means at zero.
+
+    *Regularised*, the objective loses the KL divergence of all weights and biases from standard
+    normal ones: another way to keep the many parameters of an unconstrained prior in check.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(10, 10))
     activation: str = eqx.field(static=True, default="tanh")
     constrained: bool = eqx.field(static=True, default=True)
     zero_mean: bool = eqx.field(static=True, default=False)
+    regularised: bool = eqx.field(static=True, default=False)
     num_inputs: int | None = eqx.field(static=True, default=None)
     layers: tuple[Dense, ...] = ()
 
@@ -97,6 +107,7 @@ class BayesianNeuralNetwork(ImplicitProcess):
             self.activation,
             self.constrained,
             self.zero_mean,
+            self.regularised,
             num_inputs,
             tuple(dense(*shape) for shape in self._shapes(num_inputs)),
         )
@@ -133,3 +144,14 @@ class BayesianNeuralNetwork(ImplicitProcess):
             if index < len(self.layers) - 1:
                 values = activation(values)
         return values[:, 0]
+
+    def regularisation(self) -> Float[Array, ""]:
+        """KL(p_θ(weights, biases) | N(0, I)) if regularised, else zero."""
+        total = jnp.zeros(())
+        if not self.regularised or self.num_inputs is None:
+            return total
+        shapes = self._shapes(self.num_inputs)
+        for layer, (rows, columns) in zip(self.layers, shapes, strict=True):
+            total += layer.weights.kl_to_standard_normal(rows * columns)
+            total += layer.biases.kl_to_standard_normal(rows)
+        return total

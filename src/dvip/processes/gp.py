@@ -27,11 +27,11 @@ class GaussianProcess(ImplicitProcess):
     """A zero-mean Gaussian process with a length-scale for each input and an amplitude, learned.
 
     `kernel` is "rbf", "matern12", "matern32" or "matern52". The functions share
-    `num_frequencies` frequencies, each with a cosine and a sine, so that all functions together cost
-    little more than one. `construction` says how frequencies are drawn: "qmc" (quasi-Monte Carlo,
-    the best for up to about 15 inputs), "orthogonal" (for more) or "random". `lengthscale` is where
-    the length-scales start, by default √inputs: standardised inputs are then about √2 length-scales
-    apart, whatever their number.
+    `num_frequencies` frequencies, each with a cosine and a sine, so that all functions together
+    cost little more than one. `construction` says how frequencies are drawn: "qmc" (quasi-Monte
+    Carlo, the best for up to about 15 inputs), "orthogonal" (for more) or "random". `lengthscale`
+    is where the length-scales start, by default √inputs: standardised inputs are then about √2
+    length-scales apart, whatever their number.
     """
 
     kernel: str = eqx.field(static=True, default="rbf")
@@ -84,6 +84,8 @@ class GaussianProcess(ImplicitProcess):
         self, noise: WaveNoise, inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "samples batch"]:
         """The waves once for all functions, then their sums."""
+        assert self.log_lengthscales is not None  # there is noise, so there are parameters
+        assert self.log_amplitude is not None
         frequencies, heights = noise
         turns = product(frequencies * jnp.exp(-self.log_lengthscales) / (2 * jnp.pi), inputs)
         waves = jnp.concatenate(cos_sin(turns))
