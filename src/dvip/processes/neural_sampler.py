@@ -37,11 +37,12 @@ class NeuralSampler(ImplicitProcess):
             raise ValueError(f"num_noise={self.num_noise}: give at least 1.")
 
     def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "NeuralSampler":
-        """Weights and biases as in a draw from a Bayesian neural network at its start.
+        """Gaussian weights of variance 1 / inputs, all biases 0.
 
-        Input and noise have the same part in the sums of the first network layer.
+        Input and noise have the same part in the sums of the first network layer. Biases would be
+        common to all functions, which are to differ; the noise takes their part.
         """
-        keys = iter(jax.random.split(key, 3 + 2 * len(self.hidden)))
+        keys = iter(jax.random.split(key, 2 + len(self.hidden)))
 
         def weights(rows: int, columns: int) -> Array:
             return jax.random.normal(next(keys), (rows, columns)) / jnp.sqrt(columns)
@@ -54,7 +55,7 @@ class NeuralSampler(ImplicitProcess):
             weights(self.hidden[0], num_inputs),
             weights(self.hidden[0], self.num_noise),
             tuple(weights(*shape) for shape in zip(widths[1:], widths[:-1], strict=True)),
-            tuple(jax.random.normal(next(keys), (width, 1)) for width in widths),
+            tuple(jnp.zeros((width, 1)) for width in widths),
         )
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> Float[Array, "noise samples"]:
