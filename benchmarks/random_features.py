@@ -156,10 +156,10 @@ def draw(results: dict, path: Path) -> None:
         axis.set_xticks([16, 64, 256, 1024], ["16", "64", "256", "1,024"])
         axis.minorticks_off()
     axes[0].set_ylabel("kernel error (RMS)")
-    axes[0].annotate(
+    axes[1].annotate(
         f"{PAPER_FEATURES:,} cosines",
-        (16, results["error"][str(INPUTS[0])]["cosines"][str(PAPER_FEATURES)]),
-        xytext=(0, 3),
+        (16, results["error"][str(INPUTS[1])]["cosines"][str(PAPER_FEATURES)]),
+        xytext=(0, -11),
         textcoords="offset points",
         fontsize=8,
         color="#52514e",
