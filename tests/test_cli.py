@@ -15,10 +15,11 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from typer.testing import CliRunner
 
-from dvip import DVIPClassifier, DVIPRegressor, __version__, load, metrics
+from dvip import DVIPClassifier, DVIPRegressor, GaussianProcess, __version__, load, metrics
 from dvip.cli import app
 from dvip.cli.app import fit as fit_command
 from dvip.estimators.loading import load_with_table
+from dvip.processes import PROCESSES
 from dvip.tables import TableEncoder
 
 QUICK = ("--layers", "1", "--max-iter", "60", "--prior-samples", "5", "--learning-rate", "0.05")
@@ -403,6 +404,17 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
     names = {"layers": "n_layers", "prior_samples": "n_prior_samples", "seed": "random_state"}
     for name in ("layers", "prior", "prior_samples", "alpha", "seed"):
         assert defaults[name] == parameters[names.get(name, name)]
+
+
+def test_priors_by_name(tmp_path):
+    told = succeed("fit", "--help").stdout
+    assert all(name in told for name in PROCESSES)
+    frame = pd.DataFrame({"x": np.arange(30.0), "y": np.sin(np.arange(30.0))})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
+    succeed(*fit, "--prior", "gp")
+    model, _ = load_with_table(tmp_path / "m")
+    assert isinstance(model.model_.network.blocks[0].layer.process, GaussianProcess)
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo"])

@@ -1,5 +1,6 @@
 """The Python examples of README and docs run as they stand, and the commands they show exist."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from dvip import DVIPRegressor
 from dvip.cli import app
+from dvip.processes import PROCESSES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,6 +48,15 @@ def test_links_inside_the_repository_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_prior_is_documented():
+    page = (ROOT / "docs/priors.md").read_text()
+    for name, process in PROCESSES.items():
+        assert f'| `"{name}"` | `{process.__name__}` |' in page
+        assert f'"{name}"' in DVIPRegressor.__doc__
+        options = [field.name for field in dataclasses.fields(process) if field.metadata]
+        assert all(f"`{option}`" in page for option in options if option != "num_inputs")
 
 
 def test_the_test_command_of_the_readme_is_what_ci_runs():

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from dvip import BayesianNeuralNetwork, DVIPClassifier, DVIPRegressor, Probit, RobustMax
-from dvip.processes import PerUnit
+from dvip.processes import PROCESSES, PerUnit
 
 X, Y = regression_data()
 Y2 = regression_data(num_targets=2)[1]
@@ -256,6 +256,17 @@ OPTIONS = {
         dict(n_layers=1, prior=RandomWaves()),
         lambda net: isinstance(net.blocks[0].layer.process, RandomWaves),
     ),
+    **{
+        f"prior {name}": (
+            dict(n_layers=1, prior=name),
+            lambda net, process=process: type(net.blocks[0].layer.process) is process,
+        )
+        for name, process in PROCESSES.items()
+    },
+    "regularised prior": (
+        dict(n_layers=1, prior=BayesianNeuralNetwork((8,), constrained=False, regularised=True)),
+        lambda net: net.prior_regularisation() > 0,
+    ),
     "a prior for each layer": (
         dict(n_layers=2, prior=(RandomWaves(), "bnn")),
         lambda net: (
@@ -298,7 +309,7 @@ BAD_PARAMETERS = [
     ("n_layers", 2.0),
     ("n_prior_samples", 0),
     ("n_prior_samples", 1),
-    ("prior", "gp"),
+    ("prior", "magic"),
     ("prior", 3),
     ("prior", BayesianNeuralNetwork),
     ("prior", ("bnn",)),

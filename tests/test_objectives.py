@@ -18,6 +18,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import multivariate_normal, norm
 
+from dvip import BayesianNeuralNetwork
 from dvip.likelihoods import Gaussian, Probit
 from dvip.network import Block, DeepNetwork
 from dvip.objectives import Batch, DeepModel, bound
@@ -290,6 +291,24 @@ def test_deep_alpha_energy_grows_with_samples(deep):
     keys = jax.random.split(random_key(4), 2_000)
     few, many = (np.mean(evaluate_many(deep, batch(ALL), keys, 0.5, n)) for n in (1, 20))
     assert few < many
+
+
+# Regularisation of the prior.
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5])
+def test_the_bound_loses_the_regularisation_of_every_layer(alpha):
+    def model(regularised):
+        process = BayesianNeuralNetwork((4,), constrained=False, regularised=regularised)
+        return DeepModel(make_network(INPUTS, (3, 2), process=process), Gaussian.create(2))
+
+    regularised, free = model(True), model(False)
+    costs = [block.layer.process.regularisation() for block in regularised.network.blocks]
+    assert min(costs) > 1
+    lost = evaluate(free, batch(ALL), random_key(0), alpha) - evaluate(
+        regularised, batch(ALL), random_key(0), alpha
+    )
+    np.testing.assert_allclose(lost, sum(costs), rtol=1e-9)
 
 
 # Fresh noise and precision.

@@ -9,8 +9,14 @@ import numpy as np
 import pytest
 from examples import RandomWaves, assert_gradient, perturbed, random_key
 from scipy.special import expit
+from scipy.stats import norm
 
-from dvip import BayesianNeuralNetwork
+from dvip import (
+    BayesianNeuralNetwork,
+    GaussianProcess,
+    NeuralSampler,
+    WarpedGaussianProcess,
+)
 from dvip.parameters import split_trainable
 from dvip.processes import PROCESSES, PerUnit
 
@@ -32,6 +38,13 @@ EXAMPLES = {
     "zero mean": BayesianNeuralNetwork(hidden=(4,), zero_mean=True),
     "unconstrained zero mean": BayesianNeuralNetwork((4,), constrained=False, zero_mean=True),
     "three hidden layers": BayesianNeuralNetwork(hidden=(4, 1, 2)),
+    "gp, random": GaussianProcess(num_frequencies=6, construction="random"),
+    "gp, orthogonal": GaussianProcess(num_frequencies=7, construction="orthogonal"),
+    "gp, Matérn": GaussianProcess("matern32", num_frequencies=6, lengthscale=0.5),
+    "gp for each unit": PerUnit(GaussianProcess(num_frequencies=6), 2),
+    "orthogonal gp for each unit": PerUnit(GaussianProcess("matern12", 5, "orthogonal"), 2),
+    "warped gp for each unit": PerUnit(WarpedGaussianProcess(num_steps=1), 2),
+    "sampler for each unit": PerUnit(NeuralSampler((4, 3), "softplus", num_noise=2), 2),
     "one for each unit": PerUnit(BayesianNeuralNetwork(hidden=(4,)), 2),
     "own": RandomWaves(),
     "own for each unit": PerUnit(RandomWaves(), 2),
@@ -268,3 +281,44 @@ def test_bad_options(options, message):
 def test_noise_needs_the_width_of_the_inputs():
     with pytest.raises(ValueError, match="initialise"):
         BayesianNeuralNetwork().draw_noise(random_key(0), 3)
+
+
+# Regularisation.
+
+
+def _kl_by_quadrature(means, scales):
+    """Σ E[log N(w | mean, scale²) - log N(w | 0, 1)] over the entries."""
+    points, weights = np.polynomial.hermite_e.hermegauss(20)
+    weights = weights / weights.sum()
+    values = means[..., None] + scales[..., None] * points
+    terms = norm.logpdf(values, means[..., None], scales[..., None]) - norm.logpdf(values)
+    return np.sum(terms @ weights)
+
+
+@pytest.mark.parametrize("zero_mean", [False, True])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_regularisation_is_the_divergence_of_all_weights_and_biases(constrained, zero_mean):
+    options = dict(constrained=constrained, zero_mean=zero_mean)
+    process = BayesianNeuralNetwork((4, 2), regularised=True, **options)
+    process = perturbed(process.initialise(NUM_INPUTS, random_key(0)))
+    expected = sum(_kl_by_quadrature(*entries) for entries in _means_and_scales(process, 4, 2))
+    assert expected > 1
+    np.testing.assert_allclose(process.regularisation(), expected, rtol=1e-10)
+    free = BayesianNeuralNetwork((4, 2), **options).initialise(NUM_INPUTS, random_key(0))
+    assert free.regularisation() == 0
+
+
+def test_regularisation_of_units_is_their_sum():
+    process = BayesianNeuralNetwork((4,), constrained=False, regularised=True)
+    units = perturbed(PerUnit(process, 2).initialise(NUM_INPUTS, random_key(0)))
+    each = [jax.tree.map(lambda leaf, unit=unit: leaf[unit], units.process) for unit in range(2)]
+    expected = sum(float(unit.regularisation()) for unit in each)
+    np.testing.assert_allclose(units.regularisation(), expected, rtol=1e-12)
+    assert each[0].regularisation() != each[1].regularisation()
+
+
+def test_standard_normal_weights_cost_nothing():
+    process = BayesianNeuralNetwork((4,), regularised=True).initialise(NUM_INPUTS, random_key(0))
+    standard = jax.tree.map(jnp.zeros_like, process)
+    assert standard.regularisation() == 0
+    assert process.regularisation() > 0

@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as safetensors_bytes
 
-from dvip import DVIPClassifier, DVIPRegressor, ModelFileError, RobustMax, load
+from dvip import (
+    BayesianNeuralNetwork,
+    DVIPClassifier,
+    DVIPRegressor,
+    GaussianProcess,
+    ModelFileError,
+    NeuralSampler,
+    RobustMax,
+    WarpedGaussianProcess,
+    load,
+)
 
 X, Y = regression_data()
 Y2 = regression_data(num_targets=2)[1]
@@ -40,6 +50,19 @@ MODELS = {
     ),
     "a prior for each unit": lambda: fit(
         defaults=DEEP, shared_prior=False, input_propagation=False
+    ),
+    "gp with options": lambda: fit(
+        prior=GaussianProcess("matern32", 5, "orthogonal", lengthscale=0.7)
+    ),
+    "other priors with options": lambda: fit(
+        defaults=DEEP,
+        prior=[
+            WarpedGaussianProcess(num_frequencies=5, num_steps=2),
+            NeuralSampler((4, 3), "relu", num_noise=3),
+        ],
+    ),
+    "regularised prior": lambda: fit(
+        prior=BayesianNeuralNetwork((3,), constrained=False, regularised=True)
     ),
     "text labels": lambda: fit(DVIPClassifier, np.array(["no", "yes"])[HIGH]),
     "object labels": lambda: fit(DVIPClassifier, np.array(["no", "größer"], dtype=object)[HIGH]),

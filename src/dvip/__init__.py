@@ -13,12 +13,15 @@ _HOMES = {
     "DVIPClassifier": "dvip.estimators",
     "DVIPRegressor": "dvip.estimators",
     "GaussianMixture": "dvip.predictive",
+    "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
     "ModelFileError": "dvip.persistence",
+    "NeuralSampler": "dvip.processes",
     "Probit": "dvip.likelihoods",
     "RobustMax": "dvip.likelihoods",
     "TrainingDiverged": "dvip.training",
+    "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
 }
 
@@ -27,7 +30,13 @@ if TYPE_CHECKING:
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import ModelFileError
     from dvip.predictive import GaussianMixture
-    from dvip.processes import BayesianNeuralNetwork, ImplicitProcess
+    from dvip.processes import (
+        BayesianNeuralNetwork,
+        GaussianProcess,
+        ImplicitProcess,
+        NeuralSampler,
+        WarpedGaussianProcess,
+    )
     from dvip.training import TrainingDiverged
 
 __all__ = [
@@ -36,12 +45,15 @@ __all__ = [
     "DVIPClassifier",
     "DVIPRegressor",
     "GaussianMixture",
+    "GaussianProcess",
     "ImplicitProcess",
     "Likelihood",
     "ModelFileError",
+    "NeuralSampler",
     "Probit",
     "RobustMax",
     "TrainingDiverged",
+    "WarpedGaussianProcess",
     "load",
 ]
 

@@ -135,6 +135,10 @@ class DeepNetwork(eqx.Module):
         kls = [block.layer.kl_estimate(key) for block, key in zip(self.blocks, keys, strict=True)]
         return sum(kls, jnp.zeros(()))
 
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """What the priors of the layers cost, where they are regularised."""
+        return sum((block.layer.prior_regularisation() for block in self.blocks), jnp.zeros(()))
+
     def redraw_noise(self, key: PRNGKeyArray) -> "DeepNetwork":
         """The network at the next training step: layers with fresh prior noise get a new draw."""
         keys = jax.random.split(key, len(self.blocks))

@@ -58,14 +58,15 @@ def bound(
     num_data: float | Float[Array, ""],
     alpha: float = 0.0,
 ) -> Float[Array, ""]:
-    """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l.
+    """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l - (regularisation of the priors).
 
     The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased. `noise` is that
     of the samples sent through the network, from `draw_sample_noise`; the key is for what layers
-    draw besides.
+    draw besides. The regularisation is zero unless a prior asks for it; it only lowers the bound.
     """
     redraw_key, kl_key = jax.random.split(key)
     model = eqx.tree_at(lambda m: m.network, model, model.network.redraw_noise(redraw_key))
     fit = data_fit(model, batch, noise, alpha)
     scale = num_data / batch.inputs.shape[0]
-    return scale * jnp.sum(batch.weights * fit) - model.network.kl(kl_key)
+    cost = model.network.kl(kl_key) + model.network.prior_regularisation()
+    return scale * jnp.sum(batch.weights * fit) - cost

@@ -84,7 +84,9 @@ def fit(
         ),
     ] = None,
     layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = 3,
-    prior: Annotated[str, typer.Option(help="Prior over functions.")] = "bnn",
+    prior: Annotated[
+        str, typer.Option(help="Prior over functions: bnn, gp, neural-sampler, warped-gp.")
+    ] = "bnn",
     prior_samples: Annotated[
         int, typer.Option(min=1, help="Prior functions that a layer combines.")
     ] = 20,

@@ -120,10 +120,10 @@ _PARAMETERS = """
     n_prior_samples : int, default 20
         S, the prior functions that a layer is a linear combination of. More are more flexible; the
         cost of a step grows with its square.
-    prior : {"bnn"}, process or sequence of them, default "bnn"
+    prior : {"bnn", "gp", "neural-sampler", "warped-gp"}, process or sequence, default "bnn"
         The prior over functions: a name, an object such as
-        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, one of your own class, or one
-        for each layer.
+        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")` or
+        `GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer.
     alpha : float from 0 to 1, default 0
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, default 50000

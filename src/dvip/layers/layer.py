@@ -3,6 +3,7 @@
 import abc
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 __all__ = ["GaussianLayer", "Layer"]
@@ -46,6 +47,10 @@ class Layer(eqx.Module):
         self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "units batch"]:
         """The functions that `draw_function` drew, at these inputs."""
+
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """What the objective loses for the parameters of the prior; nothing by default."""
+        return jnp.zeros(())
 
     def redraw_noise(self, key: PRNGKeyArray) -> "Layer":
         """The layer at the next training step; one whose prior noise is fixed is unchanged."""

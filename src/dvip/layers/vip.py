@@ -100,6 +100,10 @@ class VIPLayer(GaussianLayer):
         log_diagonal = jnp.diagonal(self.q[:, 1:], axis1=1, axis2=2)
         return 0.5 * (jnp.sum(jnp.square(self._q_rows)) - log_diagonal.size) - jnp.sum(log_diagonal)
 
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """That of the process."""
+        return self.process.regularisation()
+
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """Coefficients a_h ~ q(a_h) for each unit."""
         white = jax.random.normal(key, self.q_mean.shape)

@@ -29,12 +29,16 @@ class BayesianNeuralNetwork(ImplicitProcess):
     *Constrained* (the default), the weights of a network layer share one mean and one scale, and so
     do its biases; this keeps the learned prior from over-fitting. *Unconstrained*, each weight and
     each bias has its own. `zero_mean` fixes all means at zero.
+
+    *Regularised*, the objective loses the KL divergence of all weights and biases from standard
+    normal ones: another way to keep the many parameters of an unconstrained prior in check.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(10, 10))
     activation: str = eqx.field(static=True, default="tanh")
     constrained: bool = eqx.field(static=True, default=True)
     zero_mean: bool = eqx.field(static=True, default=False)
+    regularised: bool = eqx.field(static=True, default=False)
     num_inputs: int | None = eqx.field(static=True, default=None)
     # Of each weight and bias, or of each group of them; no means are zero means.
     mean: Float[Array, " groups"] | None = None
@@ -105,3 +109,13 @@ class BayesianNeuralNetwork(ImplicitProcess):
             values = activation(product(weights, values) + biases)
         weights, biases = parameters[-2:]
         return (product(weights, values) + biases)[:, 0]
+
+    def regularisation(self) -> Float[Array, ""]:
+        """Σ KL(N(mean, scale²) | N(0, 1)) over all weights and biases if regularised, else zero."""
+        if not self.regularised or self.log_scale is None:
+            return jnp.zeros(())
+        mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
+        squares = jnp.square(mean) + jnp.exp(2 * self.log_scale)
+        divergences = 0.5 * (squares - 1) - self.log_scale
+        members = np.array(self._sizes() if self.constrained else 1)  # of each group
+        return jnp.sum(members * divergences)

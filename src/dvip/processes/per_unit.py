@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.processes.process import ImplicitProcess
@@ -33,3 +34,7 @@ class PerUnit(ImplicitProcess):
         """The functions of every unit."""
         evaluate = eqx.filter_vmap(lambda process, noise: process(noise, inputs))
         return evaluate(self.process, noise)
+
+    def regularisation(self) -> Float[Array, ""]:
+        """The sum over the units."""
+        return jnp.sum(eqx.filter_vmap(lambda process: process.regularisation())(self.process))

@@ -3,6 +3,7 @@
 import abc
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 __all__ = ["ImplicitProcess"]
@@ -32,3 +33,8 @@ class ImplicitProcess(eqx.Module):
 
         A leading axis, if there is one, holds a function of its own for each unit of the layer.
         """
+
+    def regularisation(self) -> Float[Array, ""]:
+        """What the objective loses for the parameters θ that it has; nothing, unless a process
+        says otherwise."""
+        return jnp.zeros(())
