@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from dvip import BayesianNeuralNetwork, DVIPClassifier, DVIPRegressor, Probit, RobustMax
+from dvip.estimators.base import default_max_iter
 from dvip.processes import PROCESSES, PerUnit
 
 X, Y = regression_data()
@@ -433,3 +434,16 @@ def test_latent_functions_of_classifiers(binary, multiclass):
 def test_bad_numbers_of_draws(shallow, n):
     with pytest.raises(ValueError, match="n="):
         shallow.sample_functions(n)
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "steps"), [(1, 50_000), (2_000, 50_000), (8_000, 100_000), (10**9, 200_000)]
+)
+def test_more_rows_get_more_steps(num_rows, steps):
+    assert default_max_iter(num_rows) == steps
+
+
+def test_steps_are_chosen_from_the_rows_unless_given(monkeypatch):
+    monkeypatch.setattr("dvip.estimators.base.default_max_iter", lambda num_rows: num_rows + 1)
+    inputs = np.linspace(0, 1, 12)[:, None]
+    assert DVIPRegressor(**{**TINY, "max_iter": None}).fit(inputs, inputs[:, 0]).n_iter_ == 13

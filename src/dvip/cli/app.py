@@ -94,7 +94,10 @@ def fit(
         float, typer.Option(min=0, max=1, help="Of the α-energy that is optimised; 0 is the ELBO.")
     ] = 0.0,
     max_iter: Annotated[
-        int | None, typer.Option(min=1, help="Training steps; fewer are quicker.")
+        int | None,
+        typer.Option(
+            min=1, help="Training steps; by default 50,000, and more for more than 2,000 rows."
+        ),
     ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")

@@ -146,7 +146,7 @@ def listed(labels: np.ndarray) -> str:
 def train_model(estimator: Any, inputs: np.ndarray, y: np.ndarray) -> Any:
     """Fits an estimator and tells how long it took."""
     layers = "1 layer" if estimator.n_layers == 1 else f"{estimator.n_layers} layers"
-    typer.echo(f"Training {layers} on {len(y):,} rows, {estimator.max_iter:,} steps.")
+    typer.echo(f"Training {layers} on {len(y):,} rows.")
     started = time.monotonic()
     try:
         estimator.fit(inputs, y)
@@ -155,7 +155,8 @@ def train_model(estimator: Any, inputs: np.ndarray, y: np.ndarray) -> Any:
             f"Training stopped at step {stopped.step}: the bound is not finite. Try a smaller "
             "--learning-rate, or look for extreme values in the table."
         ) from stopped
-    typer.echo(f"Trained in {time.monotonic() - started:.1f} s.")
+    seconds = time.monotonic() - started
+    typer.echo(f"Trained {estimator.n_iter_:,} steps in {seconds:.1f} s.")
     return estimator
 
 

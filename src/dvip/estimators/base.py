@@ -1,6 +1,7 @@
 """What all estimators share: checking, scaling, building, training, function draws, saving."""
 
 import abc
+import math
 import numbers
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -35,6 +36,16 @@ __all__ = ["DeepEstimator"]
 SAMPLES_FOR_ALPHA = 10
 
 
+# Training steps of tables of up to so many rows; more rows are worth more steps, up to a limit.
+MIN_STEPS, MAX_STEPS, ROWS_FOR_MIN_STEPS = 50_000, 200_000, 2_000
+
+
+def default_max_iter(num_rows: int) -> int:
+    """Training steps for a table of that many rows: as their square root."""
+    steps = MIN_STEPS * math.sqrt(num_rows / ROWS_FOR_MIN_STEPS)
+    return int(np.clip(steps, MIN_STEPS, MAX_STEPS))
+
+
 class DeepEstimator(BaseEstimator):
     """A deep model behind scikit-learn's interface. Subclasses say which layers and likelihood."""
 
@@ -43,7 +54,7 @@ class DeepEstimator(BaseEstimator):
     n_units: int | Sequence[int] | None
     alpha: float
     input_propagation: bool | Sequence[bool]
-    max_iter: int
+    max_iter: int | None
     batch_size: int
     learning_rate: float
     n_training_samples: int | None
@@ -63,7 +74,6 @@ class DeepEstimator(BaseEstimator):
     # Positive whole numbers among the parameters; a subclass adds its own.
     _counts: ClassVar[tuple[str, ...]] = (
         "n_layers",
-        "max_iter",
         "batch_size",
         "n_predictive_samples",
     )
@@ -79,8 +89,9 @@ class DeepEstimator(BaseEstimator):
     def _check_parameters(self) -> None:
         for name in self._counts:
             _check_count(name, getattr(self, name))
-        if self.n_training_samples is not None:
-            _check_count("n_training_samples", self.n_training_samples)
+        for name in ("max_iter", "n_training_samples"):
+            if getattr(self, name) is not None:
+                _check_count(name, getattr(self, name))
         if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha <= 1):
             raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
         rate = self.learning_rate
@@ -145,7 +156,7 @@ class DeepEstimator(BaseEstimator):
         )
         # Numbers of NumPy, as a grid search gives, would be traced like arrays.
         settings = TrainingSettings(
-            max_iter=int(self.max_iter),
+            max_iter=int(self.max_iter or default_max_iter(data.num_rows)),
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
             alpha=float(self.alpha),

@@ -35,7 +35,7 @@ class _DVIP(DeepEstimator):
         n_prior_samples: int = 20,
         prior: Prior | Sequence[Prior] = "bnn",
         alpha: float = 0.0,
-        max_iter: int = 50_000,
+        max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
@@ -126,8 +126,9 @@ _PARAMETERS = """
         `GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer.
     alpha : float from 0 to 1, default 0
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
-    max_iter : int, default 50000
-        Training steps.
+    max_iter : int, optional
+        Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 200,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
