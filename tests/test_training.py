@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import TINY, RandomWaves, Recording, make_network, random_key, regression_data
+from examples import TINY, RandomWaves, make_network, random_key, regression_data
 
 from dvip import DVIPRegressor, ImplicitProcess, TrainingDiverged
 from dvip.likelihoods import Gaussian
