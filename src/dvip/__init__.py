@@ -12,6 +12,8 @@ _HOMES = {
     "Classification": "dvip.likelihoods",
     "DVIPClassifier": "dvip.estimators",
     "DVIPRegressor": "dvip.estimators",
+    "DeepGPClassifier": "dvip.estimators",
+    "DeepGPRegressor": "dvip.estimators",
     "GaussianMixture": "dvip.predictive",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
@@ -23,7 +25,13 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from dvip.estimators import DVIPClassifier, DVIPRegressor, load
+    from dvip.estimators import (
+        DeepGPClassifier,
+        DeepGPRegressor,
+        DVIPClassifier,
+        DVIPRegressor,
+        load,
+    )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import ModelFileError
     from dvip.predictive import GaussianMixture
@@ -35,6 +43,8 @@ __all__ = [
     "Classification",
     "DVIPClassifier",
     "DVIPRegressor",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
     "GaussianMixture",
     "ImplicitProcess",
     "Likelihood",

@@ -1,4 +1,4 @@
-"""Kernels: the mean and the covariances that a sparse GP layer takes as its prior. One file each."""
+"""Kernels: the moments that a sparse GP layer takes as its prior. One file each."""
 
 from dvip.kernels.empirical import EmpiricalKernel
 from dvip.kernels.kernel import Covariances, Kernel

@@ -45,7 +45,7 @@ class SparseGPLayer(Layer):
         *,
         q_scale: float,
     ) -> "SparseGPLayer":
-        """A layer at its starting point: inducing points amid the inputs, q(v) = N(0, q_scale² I)."""
+        """A layer at its starting point: Z amid the inputs, q(v) = N(0, q_scale² I)."""
         return cls(
             kernel,
             jnp.asarray(initial_inducing_points(inputs, num_inducing)),

@@ -52,9 +52,7 @@ def _forward(covariance: Covariance) -> tuple[tuple[Array, Array], tuple[Array, 
     return (inverse, jitter), (inverse, jitter)
 
 
-def _backward(
-    saved: tuple[Array, Array], gradients: tuple[Covariance, Array]
-) -> tuple[Covariance]:
+def _backward(saved: tuple[Array, Array], gradients: tuple[Covariance, Array]) -> tuple[Covariance]:
     """From dW = -Φ(W dK Wᵀ) W, where Φ takes the lower triangle and half of the diagonal."""
     inverse, jitter = saved
     transposed = jax.lax.optimization_barrier(inverse.T)  # as in `products`
