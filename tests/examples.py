@@ -28,6 +28,9 @@ TINY: dict[str, Any] = dict(
     learning_rate=0.05,
     n_predictive_samples=9,
 )
+TINY_DEEP_GP: dict[str, Any] = dict(
+    n_inducing=10, max_iter=200, batch_size=16, learning_rate=0.05, n_predictive_samples=9
+)
 
 
 class RandomWaves(ImplicitProcess):

@@ -26,6 +26,7 @@ class EmpiricalKernel(Kernel):
     fresh_noise: bool = eqx.field(static=True)
 
     @classmethod
+    @eqx.filter_jit  # one compilation instead of one an operation
     def create(
         cls,
         process: ImplicitProcess,

@@ -1,8 +1,11 @@
 """Where inducing points start: the centres of the data that reach their layer."""
 
+import warnings
+
 import numpy as np
 from jaxtyping import Float
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 __all__ = ["initial_inducing_points"]
 
@@ -26,5 +29,8 @@ def initial_inducing_points(
         others = random.standard_normal((number - len(distinct), inputs.shape[1]))
         centres = np.concatenate([distinct, others])
     else:
-        centres = KMeans(number, n_init=1, random_state=0).fit(inputs).cluster_centers_
+        with warnings.catch_warnings():
+            # Rows that differ by roundings alone: centres that coincide do no harm.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            centres = KMeans(number, n_init=1, random_state=0).fit(inputs).cluster_centers_
     return np.ascontiguousarray(centres.T.astype(inputs.dtype))
