@@ -22,8 +22,7 @@ __all__ = ["DeepGPClassifier", "DeepGPRegressor"]
 # prior.
 INNER_Q_SCALE = 1e-5
 LAST_Q_SCALE = 1.0
-INNER_VARIANCE = 1.0
-LAST_VARIANCE = 1.0
+INITIAL_VARIANCE = 1.0
 
 
 class _DeepGP(DeepEstimator):
@@ -36,7 +35,7 @@ class _DeepGP(DeepEstimator):
         n_layers: int = 3,
         n_inducing: int = 100,
         alpha: float = 0.0,
-        max_iter: int = 20_000,
+        max_iter: int = 10_000,
         batch_size: int = 100,
         learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
@@ -69,15 +68,14 @@ class _DeepGP(DeepEstimator):
         ) -> SparseGPLayer:
             del key  # nothing is random at the start
             num_inputs = inputs.shape[1]
-            last = index == self.n_layers - 1
             # Scaled inputs are about √(2 inputs) apart.
             lengthscale = math.sqrt(num_inputs)
             return SparseGPLayer.create(
-                RBF.create(num_inputs, LAST_VARIANCE if last else INNER_VARIANCE, lengthscale),
+                RBF.create(num_inputs, INITIAL_VARIANCE, lengthscale),
                 inputs,
                 num_units,
                 int(self.n_inducing),
-                q_scale=LAST_Q_SCALE if last else INNER_Q_SCALE,
+                q_scale=LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE,
             )
 
         return make_layer
