@@ -245,7 +245,7 @@ _jitted_bound = eqx.filter_jit(bound)
 
 def _bound(model, inputs, targets):
     batch = Batch(jnp.asarray(inputs.T), jnp.asarray(targets[:, None]), jnp.ones(len(targets)))
-    return float(_jitted_bound(model, batch, random_key(0), num_data=len(targets)))
+    return float(_jitted_bound(model, batch, random_key(0), num_data=float(len(targets))))
 
 
 @pytest.fixture(scope="module")
