@@ -20,7 +20,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.kernels import Kernel
 from dvip.layers.inducing_points import initial_inducing_points
-from dvip.layers.layer import Layer
+from dvip.layers.layer import GaussianLayer
 from dvip.layers.posterior import WhitenedGaussian
 from dvip.layers.whitening import inverse_factors
 from dvip.products import product
@@ -28,7 +28,7 @@ from dvip.products import product
 __all__ = ["SparseGPLayer"]
 
 
-class SparseGPLayer(Layer):
+class SparseGPLayer(GaussianLayer):
     """H units with a common kernel and common inducing points, or with a kernel each."""
 
     kernel: Kernel

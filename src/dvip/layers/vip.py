@@ -4,20 +4,24 @@ f_h(x) = φ(x)ᵀ a_h + m*(x) with a_h ~ N(0, I) a priori and q(a_h) = N(m_h, S_
 m* is the mean of S functions drawn from an implicit process and φ their centred values over √S.
 """
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.layers.layer import Layer
+from dvip.layers.layer import GaussianLayer
 from dvip.layers.posterior import WhitenedGaussian
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess, mean_and_features
+from dvip.products import product
 
 __all__ = ["VIPLayer"]
 
 
-class VIPLayer(Layer):
+class VIPLayer(GaussianLayer):
     """H units that share a process (its samples have no unit axis) or have one each."""
 
     process: ImplicitProcess
@@ -67,10 +71,17 @@ class VIPLayer(Layer):
     def marginals(
         self, inputs: Float[Array, "inputs batch"]
     ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
-        """φᵀ m_h + m* and φᵀ S_h φ."""
-        prior_mean, features = self.features(inputs)
-        mean, variance = self.posterior.moments(features)
-        return mean + prior_mean, variance
+        """φᵀ m_h + m* and φᵀ S_h φ = ‖L_hᵀ φ‖².
+
+        As φ and m* are linear in the prior samples, both come from one product: the rows of
+        (m_h, L_h)ᵀ are centred and scaled in place of the (many more) samples.
+        """
+        prior_samples = self.process(self.noise.value, inputs)
+        rows, num_samples = self.posterior.rows, prior_samples.shape[-2]
+        rows = jnp.matmul(rows, _centring(num_samples).astype(rows.dtype))
+        rows = rows.at[:, 0].add(1 / num_samples)  # adds m*
+        projected = product(rows, prior_samples)
+        return projected[:, 0], jnp.sum(jnp.square(projected[:, 1:]), axis=1)
 
     def kl(self) -> Float[Array, ""]:
         """Σ_h KL(N(m_h, S_h) | N(0, I))."""
@@ -94,3 +105,8 @@ class VIPLayer(Layer):
         num_samples = self.q_mean.shape[1]
         noise = Fixed(self.process.draw_noise(key, num_samples))
         return eqx.tree_at(lambda layer: layer.noise, self, noise)
+
+
+def _centring(num_samples: int) -> Float[np.ndarray, "samples samples"]:
+    """The matrix that makes features of prior samples: subtracts their mean, divides by √S."""
+    return (np.eye(num_samples) - 1 / num_samples) / math.sqrt(num_samples)
