@@ -51,16 +51,19 @@ class EmpiricalKernel(Kernel):
     def __call__(
         self, inducing: Float[Array, "inputs inducing"], inputs: Float[Array, "inputs batch"]
     ) -> Covariances:
-        """The functions are evaluated at all points in one go."""
-        num_inducing = inducing.shape[1]
-        mean, features = self.features(jnp.concatenate([inducing, inputs], axis=1))
-        at_inducing, at_inputs = features[..., :num_inducing], features[..., num_inducing:]
+        """Moments of the samples at both.
+
+        Inducing points and inputs are evaluated apart: where the inputs differ from draw to draw of
+        a deep function, k(z, z') does not.
+        """
+        _, at_inducing = self.features(inducing)
+        mean, at_inputs = self.features(inputs)
         transposed = jnp.swapaxes(at_inducing, -1, -2)
         return Covariances(
             product(transposed, at_inducing),
             product(transposed, at_inputs),
             jnp.sum(jnp.square(at_inputs), axis=1),
-            mean[:, num_inducing:],
+            mean,
         )
 
     def draw_function(self, key: PRNGKeyArray, num_units: int) -> PyTree[Array]:
