@@ -70,7 +70,7 @@ def inverse_factors(
     covariances: Float[Array, "outputs points points"],
 ) -> tuple[Float[Array, "outputs points points"], Float[Array, "outputs 1"]]:
     """W of each matrix, and the variance ε k̄ that was added to its diagonal."""
-    # One after another: stacks of matrices are factorised in the thread pool that XLA itself runs in,
+    # One after another: stacks of matrices are factorised in the thread pool that XLA itself uses,
     # and several predictions at a time then wait for each other for ever.
     inverses, jitters = jax.lax.map(inverse_factor, covariances)
     scales = jnp.mean(jnp.diagonal(covariances, axis1=1, axis2=2), axis=1)
