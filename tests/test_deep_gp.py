@@ -97,7 +97,7 @@ def test_noise_is_learned():
     random = np.random.default_rng(0)
     inputs = random.normal(size=(300, 1))
     targets = inputs[:, 0] + 0.5 * random.normal(size=300)
-    model = DeepGPRegressor(**{**TINY_DEEP_GP, "batch_size": 100}, n_layers=1)
+    model = DeepGPRegressor(**{**TINY_DEEP_GP, "batch_size": 100, "max_iter": 1000}, n_layers=1)
     model.fit(inputs[:200], targets[:200])
     density = model.predict_dist(inputs[200:]).log_prob(targets[200:]).mean()
     truth = norm.logpdf(targets[200:], inputs[200:, 0], 0.5).mean()
