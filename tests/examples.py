@@ -151,7 +151,7 @@ def make_network(
 
     if isinstance(propagate_inputs, bool):
         propagate_inputs = (propagate_inputs,) * len(widths)
-    network = build_network(inputs, widths, layer, propagate_inputs, random_key(seed))
+    network = build_network(inputs, widths, layer, propagate_inputs, seed)
     network = eqx.tree_at(
         lambda net: [block.log_inner_noise for block in net.blocks[:-1]],
         network,

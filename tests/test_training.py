@@ -161,20 +161,24 @@ def test_only_trained_arrays_change(deep, trained):
 
 
 def test_one_compilation_for_all_pieces_and_for_any_number_of_rows():
-    """A process is called while a program is traced, not while it runs."""
-    process, calls = Recording.around(RandomWaves())
-    start = model(1, process=process)
-    calls.clear()
+    compiled = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":
+            compiled.append(event)
+
+    start = model(1, process=RandomWaves())
     train(start, array_data(), settings(max_iter=150))
-    in_one_piece = len(calls)
-    assert in_one_piece > 0
-    calls.clear()
-    train(start, array_data(), settings(max_iter=450))  # three pieces of as many steps
-    train(start, array_data(num_rows=41), settings(max_iter=150))
-    train(start, array_data(), settings(max_iter=150, learning_rate=0.1, seed=7))
-    assert calls == []
-    train(start, array_data(), settings(max_iter=398))  # pieces of another length
-    assert len(calls) == in_one_piece
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        train(start, array_data(), settings(max_iter=450))  # three pieces of as many steps
+        train(start, array_data(num_rows=41), settings(max_iter=150))
+        train(start, array_data(), settings(max_iter=150, learning_rate=0.1, seed=7))
+        assert compiled == []
+        train(start, array_data(), settings(max_iter=398))  # pieces of another length
+        assert len(compiled) == 1
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def test_progress_is_reported(deep):

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
+from dvip.keys import random_key
 from dvip.layers import Layer
 from dvip.network import Block, DeepNetwork, propagation_matrix
 from dvip.parameters import Fixed
@@ -33,13 +33,12 @@ def build_network(
     widths: Sequence[int],
     make_layer: MakeLayer,
     propagate_inputs: Sequence[bool],
-    key: PRNGKeyArray,
+    seed: int,
 ) -> DeepNetwork:
     """A network at its starting point. The last layer has no propagation and no inner noise."""
     blocks = []
-    keys = jax.random.split(key, len(widths))
     for index, num_units in enumerate(widths):
-        layer = make_layer(index, inputs, num_units, keys[index])
+        layer = make_layer(index, inputs, num_units, random_key(seed, index, impl="rbg"))
         if index == len(widths) - 1:
             blocks.append(Block(layer, num_units))
             break
@@ -48,8 +47,8 @@ def build_network(
             Block(
                 layer,
                 num_units,
-                Fixed(jnp.asarray(matrix)) if propagate_inputs[index] else None,
-                jnp.asarray(np.full(num_units, INITIAL_LOG_INNER_NOISE, inputs.dtype)),
+                Fixed(jax.device_put(matrix)) if propagate_inputs[index] else None,
+                jax.device_put(np.full(num_units, INITIAL_LOG_INNER_NOISE, inputs.dtype)),
             )
         )
         inputs = inputs @ matrix.T

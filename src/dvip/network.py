@@ -62,6 +62,8 @@ class Block(eqx.Module):
         """The variances σ²_{l,h}."""
         return 0.0 if self.log_inner_noise is None else jnp.exp(self.log_inner_noise)[:, None]
 
+    # Traced once for all layers of the same shapes. (The annotations lack the options of jax.jit.)
+    @eqx.filter_jit(inline=True)  # type: ignore[call-overload]
     def conditionals(
         self, inputs: Float[Array, "inputs samples_or_1 batch"], sample_noise: PyTree[Array]
     ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
+from dvip.keys import random_key
 from dvip.likelihoods import Classification
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.precision import precision
@@ -36,7 +37,7 @@ def sample_noise(network: DeepNetwork, num_samples: int, seed: int) -> SampleNoi
     All rows share it. Each row's mixture is what independent draws would give, and the prediction
     for a row does not depend on the rows that happen to be asked for with it.
     """
-    return network.draw_sample_noise(jax.random.key(seed), num_samples)
+    return network.draw_sample_noise(random_key(seed), num_samples)
 
 
 def in_pieces(
@@ -49,7 +50,7 @@ def in_pieces(
         missing = rows - len(piece)
         padded = np.pad(piece, ((0, missing), (0, 0)), mode="edge") if missing else piece
         with precision(inputs.dtype):  # threads do not inherit it
-            results = function(jnp.asarray(padded))
+            results = function(jax.device_put(padded))
         return jax.tree.map(lambda array: np.asarray(array)[..., : len(piece)], results)
 
     starts = range(0, len(inputs), rows)
@@ -123,5 +124,5 @@ class FunctionDraws(eqx.Module):
 
 def draw_functions(network: DeepNetwork, num_functions: int, seed: int) -> FunctionDraws:
     """`num_functions` draws of the whole network from its posterior."""
-    keys = jax.random.split(jax.random.key(seed), num_functions)
+    keys = jax.random.split(random_key(seed), num_functions)
     return FunctionDraws(network, jax.vmap(network.draw_function)(keys), num_functions)

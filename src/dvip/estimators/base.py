@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
@@ -124,7 +123,7 @@ class DeepEstimator(BaseEstimator):
             (*self._inner_widths(inputs.shape[1]), num_outputs),
             self._layer_maker(),
             self._propagate_inputs(),
-            jax.random.key(self.seed_),
+            self.seed_,
         )
         return DeepModel(network, likelihood)
 

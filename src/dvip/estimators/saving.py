@@ -11,7 +11,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from dvip import __version__
@@ -173,5 +172,5 @@ def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
             raise ModelFileError(
                 f"model_{key} is {array.dtype}{array.shape}, expected {leaf.dtype}{leaf.shape}."
             )
-        leaves.append(jnp.asarray(array))
+        leaves.append(jax.device_put(array))
     return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)

@@ -79,8 +79,8 @@ class VIPLayer(GaussianLayer):
         prior_samples = self.process(self.noise.value, inputs)
         rows, num_samples = self.posterior.rows, prior_samples.shape[-2]
         rows = jnp.matmul(rows, _centring(num_samples).astype(rows.dtype))
-        rows = rows.at[:, 0].add(1 / num_samples)  # adds m*
-        projected = product(rows, prior_samples)
+        prior_mean = np.eye(num_samples + 1, 1) / num_samples  # m*, added to the first row
+        projected = product(rows + prior_mean.astype(rows.dtype), prior_samples)
         return projected[:, 0], jnp.sum(jnp.square(projected[:, 1:]), axis=1)
 
     def kl(self) -> Float[Array, ""]:

@@ -2,7 +2,9 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from dvip.likelihoods.likelihood import Likelihood, Moments
@@ -22,7 +24,7 @@ class Gaussian(Likelihood):
     @classmethod
     def create(cls, num_targets: int, variance: float = INITIAL_VARIANCE) -> "Gaussian":
         """The same noise for every target."""
-        return cls(jnp.full(num_targets, math.log(variance)))
+        return cls(jax.device_put(np.full(num_targets, math.log(variance))))
 
     @property
     def variance(self) -> Float[Array, " units"]:

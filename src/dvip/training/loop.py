@@ -6,6 +6,7 @@ number of rows: cross-validation folds share one compilation.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -16,6 +17,8 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from dvip.compilation import small_program_options
+from dvip.keys import random_key
 from dvip.network import SampleNoise
 from dvip.objectives import Batch, DeepModel, bound
 from dvip.parameters import combine, split_trainable
@@ -106,7 +109,14 @@ def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.n
     return 0.5 * learning_rate * (1 + np.cos(np.pi * progress))
 
 
-@eqx.filter_jit(donate="all-except-first")
+@eqx.filter_jit
+def _start(parameters: DeepModel) -> State:
+    """Before the first step. Its arrays are the loop's own: the caller's model stays as it is."""
+    flat, unravel = ravel_pytree(parameters)
+    optimiser = optax.scale_by_adam().init(flat)
+    return State(unravel(flat), flat, optimiser, jnp.array(0), jnp.array(True))
+
+
 def _advance(
     piece: Piece, state: State, alpha: float, num_samples: int
 ) -> tuple[State, Float[Array, " steps"]]:
@@ -136,7 +146,7 @@ def _advance(
         key = jax.random.fold_in(piece.key, count)
         value, gradient = jax.value_and_grad(loss)(parameters, batch, noise, key)
         updates, new_optimiser = adam.update(gradient, optimiser)
-        finite = finite & jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
+        finite = finite & jnp.isfinite(value + jnp.sum(gradient))
         new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
         old = (parameters, last_finite, optimiser, count)
         kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
@@ -145,6 +155,16 @@ def _advance(
     carry = (parameters, *state[1:])
     carry, bounds = jax.lax.scan(step, carry, (piece.batches, noises, piece.learning_rates))
     return State(unravel(carry[0]), *carry[1:]), bounds
+
+
+@cache
+def _compiled_advance() -> Callable:
+    """`_advance`, compiled for the machine that JAX computes on; the state is donated."""
+    options = small_program_options(jax.default_backend())
+    # (The annotations of filter_jit lack the options of jax.jit.)
+    return eqx.filter_jit(  # type: ignore[call-overload]
+        _advance, donate="all-except-first", compiler_options=options
+    )
 
 
 def _steps_at_once(
@@ -164,18 +184,14 @@ def train(
 ) -> TrainingResult:
     """Maximises the bound. `on_progress` hears the steps done and the latest bound."""
     parameters, fixed = split_trainable(model)
-    flat, unravel = ravel_pytree(parameters)
-    # Donated buffers must be the loop's own: the caller's model stays as it is. With its type
-    # given, a weakly typed array becomes what `_advance` returns: no second compilation.
-    parameters = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), parameters)
-    optimiser = optax.scale_by_adam().init(flat)
-    state = State(parameters, jnp.array(flat), optimiser, jnp.array(0), jnp.array(True))
+    state, advance = _start(parameters), _compiled_advance()
+    dtype = state.last_finite.dtype
     batch_size = min(settings.batch_size, data.num_rows)
     num_pieces = -(-settings.max_iter // _steps_at_once(model, data, batch_size, settings))
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
     # has a learning rate of zero.
     num_steps = -(-settings.max_iter // num_pieces)
-    key = jax.random.key(settings.seed, impl="rbg")
+    key = random_key(settings.seed, impl="rbg")
     history: list[float] = []
 
     def result(parameters: DeepModel) -> TrainingResult:
@@ -194,11 +210,11 @@ def train(
         piece = Piece(
             fixed,
             data.batches(settings.seed, first, num_steps, batch_size),
-            jnp.asarray(rates, flat.dtype),
+            jax.device_put(rates.astype(dtype)),
             key,
-            jnp.asarray(data.num_rows, flat.dtype),
+            jax.device_put(np.asarray(data.num_rows, dtype)),
         )
-        state, bounds = _advance(piece, state, settings.alpha, settings.num_samples)
+        state, bounds = advance(piece, state, settings.alpha, settings.num_samples)
         if pending is not None:
             record(*pending)
             if not np.isfinite(history[-1]):
@@ -208,5 +224,6 @@ def train(
         assert pending is not None  # max_iter is at least 1
         record(*pending)
     if not bool(state.finite):
+        unravel = ravel_pytree(parameters)[1]
         raise TrainingDiverged(int(state.step), result(unravel(state.last_finite)))
     return result(state.parameters)

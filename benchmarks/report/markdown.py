@@ -1,0 +1,162 @@
+"""The results as tables in Markdown."""
+
+import math
+from collections.abc import Iterable
+
+from contestants import DEEP_GP, DVIP
+from report.summaries import (
+    Mean,
+    Rounds,
+    different,
+    matching,
+    qualities,
+    round_ratios,
+    time_to_quality,
+)
+from results_file import Entry
+from tables import PAPER_NLL
+
+
+def page(results: dict[str, list[Entry]], machine: dict) -> str:
+    """One section for each measurement that has results."""
+    sections = [
+        SECTIONS[name](entries) for name, entries in results.items() if name in SECTIONS and entries
+    ]
+    return "\n\n".join(["# Benchmarks", _introduction(machine), *sections]) + "\n"
+
+
+def _introduction(machine: dict) -> str:
+    text = (
+        "Made by `python benchmarks/run.py`. Speeds are medians over interleaved rounds, with the "
+        "middle half of the rounds as the noise; scores are means over splits with their standard "
+        "errors."
+    )
+    if not machine:
+        return text
+    versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
+    return (
+        f"{text} {machine['cores']} cores, {machine['processor']}; Python {machine['python']}, "
+        f"{versions}."
+    )
+
+
+def _table(title: str, note: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    return "\n\n".join([f"## {title}", *([note] if note else []), "\n".join(lines)])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _noise(rounds: Rounds, scale: float, digits: int) -> str:
+    middle, low, high = (scale * v for v in (rounds.median, rounds.low, rounds.high))
+    return f"{middle:,.{digits}f} ({low:,.{digits}f} - {high:,.{digits}f})"
+
+
+def _plus_minus(mean: Mean) -> str:
+    alone = f"{mean.mean:.3f}"
+    return alone if math.isnan(mean.error) else f"{mean.mean:.3f} ± {mean.error:.3f}"
+
+
+def _steps(entries: list[Entry]) -> str:
+    rows = []
+    for depth in sorted(different(entries, "layers")):
+        cells = [str(depth)]
+        for name in (DVIP, DEEP_GP):
+            runs = matching(entries, layers=depth, contestant=name)
+            cells.append(_noise(Rounds.of(r["seconds"] for r in runs), 1e3, 3) if runs else "")
+        ratios = round_ratios(
+            entries,
+            {"layers": depth, "contestant": DEEP_GP},
+            {"layers": depth, "contestant": DVIP},
+        )
+        rows.append([*cells, _noise(ratios, 1.0, 0) if ratios else ""])
+    note = (
+        "Milliseconds; S = 20, BNN 10-10, batches of 100, float32, a table of Power's shape; the "
+        "deep GP has 100 inducing points a layer. The ratio is that within a round."
+    )
+    return _table("Training step", note, ["layers", DVIP, DEEP_GP, "times faster"], rows)
+
+
+def _compile(entries: list[Entry]) -> str:
+    rows = []
+    for cache in different(entries, "cache"):
+        runs = matching(entries, cache=cache)
+        rows.append([cache, _noise(Rounds.of(run["seconds"] for run in runs), 1.0, 2)])
+    note = f"Seconds of the first fit of {entries[0]['layers']} layers (one step) in a new process."
+    return _table("Compile time", note, ["cache", "seconds"], rows)
+
+
+def _prediction(entries: list[Entry]) -> str:
+    rows = []
+    for name in different(entries, "contestant"):
+        runs = matching(entries, contestant=name)
+        count, samples = runs[0]["rows"], runs[0]["samples"]
+        per_second = Rounds.of(1 / run["seconds"] for run in runs)
+        cells = [name, f"{count:,}", str(samples) if samples > 1 else "none needed"]
+        row_samples = _noise(per_second, samples / 1e6, 3) if samples > 1 else ""
+        rows.append([*cells, _noise(per_second, 1.0, 0), row_samples])
+    note = "Three layers; the exact GP is conditioned on 2,000 rows."
+    head = ["model", "rows", "samples", "rows a second", "million row-samples a second"]
+    return _table("Prediction", note, head, rows)
+
+
+def _memory(entries: list[Entry]) -> str:
+    rows = []
+    for name in different(entries, "contestant"):
+        runs = matching(entries, contestant=name)
+        peak, imports = (
+            Rounds.of(run[field] for run in runs) for field in ("megabytes", "megabytes_imports")
+        )
+        rows.append([name, _noise(peak, 1.0, 0), f"{imports.median:.0f}"])
+    note = (
+        "Megabytes at the peak of a process that fits and predicts a table of Power's shape, and "
+        "how many of them its imports took."
+    )
+    return _table("Memory", note, ["model", "peak", "imports"], rows)
+
+
+def _quality(entries: list[Entry]) -> str:
+    rows, reached = [], []
+    for dataset in different(entries, "dataset"):
+        of_dataset = qualities(entries, dataset)
+        paper = f"{PAPER_NLL[dataset]:.2f}" if dataset in PAPER_NLL else ""
+        first = time_to_quality(of_dataset)
+        if paper:
+            cells = (
+                [f"{first.settings['max_iter']:,}", f"{first.seconds.mean:.1f}"]
+                if first
+                else ["not reached", ""]
+            )
+            reached.append([dataset, paper, *cells, _plus_minus(first.nll) if first else ""])
+        for q in of_dataset:
+            scores = map(_plus_minus, (q.nll, q.rmse, q.crps))
+            coverage = f"{100 * q.coverage:.1f} %"
+            seconds = f"{q.seconds.mean:.1f}"
+            rows.append([dataset, q.label, str(q.splits), seconds, *scores, coverage])
+    head = ["dataset", "model", "splits", "seconds", "nll", "rmse", "crps", "90 % intervals cover"]
+    sections = [_table("Quality", QUALITY_NOTE, head, rows)]
+    if reached:
+        head = ["dataset", "paper, DVIP 3", "steps", "seconds", "nll"]
+        sections.insert(0, _table("Time to quality", TIME_NOTE, head, reached))
+    return "\n\n".join(sections)
+
+
+TIME_NOTE = (
+    "dvip's first budget of steps whose mean test NLL is no worse than the paper's by more than "
+    "two standard errors, and its seconds of training, compilation included."
+)
+QUALITY_NOTE = (
+    "Published splits; seconds of training, compilation included, each fit in a new process with "
+    "an empty cache."
+)
+
+SECTIONS = {
+    "step": _steps,
+    "compile": _compile,
+    "prediction": _prediction,
+    "memory": _memory,
+    "quality": _quality,
+}

@@ -1,0 +1,142 @@
+"""The benchmarks' own parts: results that are kept, summaries, the page and plots, the ensemble."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import run
+from contestants import DEEP_GP, DVIP, NGBOOST, make
+from report import FILES, write_report
+from report.summaries import Mean, qualities, round_ratios, time_to_quality
+from results_file import ResultsFile
+from tables import PAPER_NLL, uci_split
+
+
+def quality_entry(contestant, settings, split, nll):
+    scores = {"nll": nll, "rmse": 0.5, "crps": 0.3, "coverage_90": 0.8 + 0.1 * split}
+    key = {"dataset": "energy", "contestant": contestant, "settings": settings, "split": split}
+    return {**key, "seconds": 10.0, "test_rows": 100 + 100 * split, **scores}
+
+
+@pytest.fixture
+def results_folder(tmp_path):
+    """Results as small as they can be, for each measurement."""
+    steps = [
+        {"contestant": name, "layers": depth, "round": number, "seconds": seconds * (number + 1)}
+        for number in range(3)
+        for depth in (1, 3)
+        for name, seconds in ((DVIP, 1e-4 * depth), (DEEP_GP, 5e-3 * depth))
+    ]
+    qualities = [
+        quality_entry(name, settings, split, nll + 0.01 * split)
+        for split in range(2)
+        for name, settings, nll in (
+            (DVIP, {"max_iter": 20_000}, 0.69),
+            (DVIP, {"max_iter": 5_000}, 0.9),
+            (NGBOOST, {}, 5.0),
+        )
+    ]
+    files = {
+        "step": steps,
+        "compile": [{"layers": 5, "cache": "cold", "round": 0, "seconds": 6.5}],
+        "prediction": [
+            {"contestant": DVIP, "rows": 10_000, "samples": 100, "round": 0, "seconds": 5e-5}
+        ],
+        "memory": [
+            {"contestant": DVIP, "round": 0, "megabytes": 412.0, "megabytes_imports": 200.0}
+        ],
+        "quality": qualities,
+    }
+    for name, entries in files.items():
+        (tmp_path / FILES[name]).write_text(json.dumps(entries))
+    return tmp_path
+
+
+def test_report_says_what_the_results_say(results_folder):
+    page = write_report(results_folder)
+    assert page == (results_folder / "results.md").read_text()
+    # Both got slower from round to round; the ratio within a round did not change.
+    assert "| 3 | 0.600 (0.450 - 0.750) | 30.000 (22.500 - 37.500) | 50 (50 - 50) |" in page
+    assert "| cold | 6.50 (6.50 - 6.50) |" in page
+    assert "| dvip | 10,000 | 100 | 20,000 (20,000 - 20,000) | 2.000 (2.000 - 2.000) |" in page
+    assert "| dvip | 412 (412 - 412) | 200 |" in page
+    assert "| energy | 0.70 | 20,000 | 10.0 | 0.695 ± 0.005 |" in page
+    # 80 % of 100 rows and 90 % of 200.
+    assert (
+        "| energy | NGBoost | 2 | 10.0 | 5.005 ± 0.005 | 0.500 ± 0.000 | 0.300 ± 0.000 | 86.7 % |"
+        in page
+    )
+    for picture in ("step.png", "time_to_quality.png"):
+        assert (results_folder / picture).read_bytes().startswith(b"\x89PNG")
+
+
+def test_report_of_a_run_without_peers(results_folder):
+    alone = [e for e in ResultsFile(results_folder / FILES["step"]) if e["contestant"] == DVIP]
+    (results_folder / FILES["step"]).write_text(json.dumps(alone))
+    (results_folder / FILES["quality"]).unlink()
+    page = write_report(results_folder)
+    assert "| 1 | 0.200 (0.150 - 0.250) |  |  |" in page
+    assert "Quality" not in page
+
+
+def test_ratio_is_that_of_the_same_round():
+    entries = [
+        {"contestant": name, "round": number, "seconds": seconds}
+        for name, times in (("slow", [10.0, 100.0, 30.0]), ("fast", [1.0, 10.0]))
+        for number, seconds in enumerate(times)
+    ]
+    ratios = round_ratios(entries, {"contestant": "slow"}, {"contestant": "fast"})
+    assert (ratios.low, ratios.median, ratios.high) == (10.0, 10.0, 10.0)
+
+
+@pytest.mark.parametrize(("excess", "reached"), [(-0.5, True), (1.9, True), (2.1, False)])
+def test_quality_is_reached_within_two_standard_errors(excess, reached):
+    # Two splits that differ by 2 have a standard error of 1.
+    nll = PAPER_NLL["energy"] + excess
+    runs = [quality_entry(DVIP, {"max_iter": 10}, split, nll + 2 * split - 1) for split in (0, 1)]
+    (quality,) = qualities(runs, "energy")
+    assert quality.nll.error == pytest.approx(1.0)
+    assert (time_to_quality([quality]) is quality) == reached
+
+
+def test_standard_error_of_the_mean():
+    assert Mean.of([1.0, 2.0, 3.0, 6.0]) == Mean(3.0, pytest.approx(np.sqrt(14 / 3) / 2))
+    assert np.isnan(Mean.of([1.0]).error)
+
+
+def test_results_are_kept_and_replaced(tmp_path):
+    path = tmp_path / "results.json"
+    results = ResultsFile(path)
+    results.add({"contestant": "a", "round": 0}, {"seconds": 1.0})
+    results.add({"contestant": "a", "round": 1}, {"seconds": 2.0})
+    results.add({"contestant": "a", "round": 0}, {"seconds": 3.0})
+    again = ResultsFile(path)
+    assert {"contestant": "a", "round": 1} in again
+    assert {"contestant": "b", "round": 1} not in again
+    assert sorted(entry["seconds"] for entry in again) == [2.0, 3.0]
+
+
+def test_missing_data_are_left_out_with_a_word(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("DVIP_DATA", str(tmp_path))
+    arguments = ["--only", "quality", "--no-peers", "--datasets", "energy"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *arguments, "--out", str(tmp_path / "out")])
+    run.main()
+    assert "energy is left out: set DVIP_DATA" in capsys.readouterr().out
+    assert not (tmp_path / "out" / FILES["quality"]).exists()
+    with pytest.raises(FileNotFoundError, match="uci/energy/data"):
+        uci_split("energy", 0)
+
+
+def test_deep_ensemble_learns_the_mean_and_the_noise():
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, (600, 1))
+    noise = np.where(X[:, 0] > 0, 3.0, 0.5)
+    y = 100 + 20 * X[:, 0] + noise * random.standard_normal(600)
+    ensemble = make("MLP ensemble", {"n_members": 3, "max_iter": 1_000}).fit(X, y)
+    distribution = ensemble.predict_dist(np.array([[-1.0], [1.0]]))
+    assert distribution.means.shape == (2, 3)
+    assert len(set(distribution.means[0])) == 3
+    np.testing.assert_allclose(distribution.mean, [80.0, 120.0], atol=1.5)
+    np.testing.assert_allclose(distribution.std, [0.5, 3.0], rtol=0.4)
