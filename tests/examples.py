@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip import BayesianNeuralNetwork, ImplicitProcess
 from dvip.architecture import build_network
-from dvip.layers import VIPLayer
+from dvip.kernels import RBF, EmpiricalKernel, Kernel
+from dvip.layers import SparseGPLayer, VIPLayer
 from dvip.network import DeepNetwork
 from dvip.parameters import combine, split_trainable
 
@@ -26,6 +27,9 @@ TINY: dict[str, Any] = dict(
     batch_size=16,
     learning_rate=0.05,
     n_predictive_samples=9,
+)
+TINY_DEEP_GP: dict[str, Any] = dict(
+    n_inducing=10, max_iter=200, batch_size=16, learning_rate=0.05, n_predictive_samples=9
 )
 
 
@@ -109,6 +113,25 @@ def make_layer(
     options = {"q_scale": 0.7, **options}
     key = random_key(seed)
     return perturbed(VIPLayer.create(process, num_inputs, num_units, 6, key=key, **options), seed)
+
+
+def make_sparse_layer(
+    kernel: Kernel, num_inputs: int = 3, num_units: int = 2, seed: int = 0
+) -> SparseGPLayer:
+    """A layer with six inducing points, its parameters and posterior away from the start."""
+    inputs = np.random.default_rng(seed).normal(size=(20, num_inputs))
+    return perturbed(SparseGPLayer.create(kernel, inputs, num_units, 6, q_scale=0.7), seed)
+
+
+def rbf_kernel(num_inputs: int = 3) -> RBF:
+    """A kernel whose draws have few waves, so that many can be drawn."""
+    kernel = RBF.create(num_inputs, variance=1.5, lengthscale=1.3)
+    return RBF(kernel.log_variance, kernel.log_lengthscales, num_frequencies=8)
+
+
+def empirical_kernel(process: ImplicitProcess, **options: Any) -> EmpiricalKernel:
+    """A kernel from nine prior functions of three inputs."""
+    return EmpiricalKernel.create(process, 3, 9, key=random_key(0), **options)
 
 
 def make_network(

@@ -15,7 +15,15 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from typer.testing import CliRunner
 
-from dvip import DVIPClassifier, DVIPRegressor, GaussianProcess, __version__, load, metrics
+from dvip import (
+    DeepGPRegressor,
+    DVIPClassifier,
+    DVIPRegressor,
+    GaussianProcess,
+    __version__,
+    load,
+    metrics,
+)
 from dvip.cli import app
 from dvip.cli.app import fit as fit_command
 from dvip.estimators.loading import load_with_table
@@ -209,6 +217,16 @@ def test_two_classes_seen_only_one_has_no_auc(tmp_path):
     assert load(tmp_path / "m").classes_.tolist() == [False, True]
 
 
+def test_deep_gp(tmp_path):
+    table = tmp_path / "t.csv"
+    patients()[["age", "bp", "s5", "target"]].to_csv(table, index=False)
+    quick = ("--layers", "1", "--max-iter", "60", "--model", "deep-gp")
+    succeed("fit", table, "--target", "target", "--out", tmp_path / "m", *quick)
+    assert isinstance(load(tmp_path / "m"), DeepGPRegressor)
+    succeed("predict", tmp_path / "m", table, "--out", tmp_path / "p.csv")
+    assert np.isfinite(pd.read_csv(tmp_path / "p.csv")).all(axis=None)
+
+
 def test_several_targets(tmp_path):
     table = tmp_path / "t.csv"
     frame = patients()[["age", "bp", "s5", "target"]]
@@ -277,6 +295,7 @@ FIT = ("fit", "{train}", "--target", "target", "--out", "{folder}/new")
         ((*FIT, "--target", "target"), "given twice"),
         ((*FIT, "--drop", "nothing"), "no column 'nothing'"),
         ((*FIT, "--prior", "magic"), "prior='magic' is not known"),
+        ((*FIT, "--model", "deep-gp", "--prior", "bnn"), "--prior is not an option"),
         ((*FIT, "--learning-rate", "-1"), "must be a positive number"),
         ((*FIT, "--test-fraction", "0.001"), "too few"),
         (("fit", "{train}", "--target", "target", "--out", "{train}"), "is a file"),
@@ -402,8 +421,14 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
     }
     parameters = DVIPRegressor().get_params()
     names = {"layers": "n_layers", "prior_samples": "n_prior_samples", "seed": "random_state"}
-    for name in ("layers", "prior", "prior_samples", "alpha", "seed"):
-        assert defaults[name] == parameters[names.get(name, name)]
+    for name in ("layers", "alpha", "seed"):
+        for cls in (DVIPRegressor, DeepGPRegressor):
+            assert defaults[name] == cls().get_params()[names.get(name, name)]
+    # What is not given is left to the estimator; the help says what that is.
+    for name in ("prior", "prior_samples"):
+        assert defaults[name] is None
+        shown = f"{parameters[names.get(name, name)]} by default"
+        assert shown in " ".join(succeed("fit", "--help").stdout.split())
 
 
 def test_priors_by_name(tmp_path):

@@ -8,10 +8,13 @@ import pytest
 from examples import (
     RandomWaves,
     assert_gradient,
+    empirical_kernel,
     make_layer,
+    make_sparse_layer,
     numpy_features,
     perturbed,
     random_key,
+    rbf_kernel,
     with_posterior,
 )
 
@@ -30,6 +33,11 @@ EXAMPLES = {
     "vip, a process each": lambda: make_layer(PerUnit(NETWORK, 2)),
     "vip, fresh noise": lambda: make_layer(NETWORK, fresh_noise=True),
     "vip, own process": lambda: make_layer(RandomWaves()),
+    "sparse gp": lambda: make_sparse_layer(rbf_kernel()),
+    "inducing points": lambda: make_sparse_layer(empirical_kernel(NETWORK)),
+    "inducing points, a process each, fresh noise": lambda: make_sparse_layer(
+        empirical_kernel(PerUnit(NETWORK, 2), fresh_noise=True)
+    ),
 }
 NUM_INPUTS, NUM_UNITS, NUM_ROWS, NUM_DRAWS = 3, 2, 4, 100_000
 INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
@@ -47,9 +55,14 @@ def drawn_values(layer, keys, inputs):
     return jax.vmap(lambda function: layer.evaluate(function, inputs))(functions)
 
 
-@pytest.fixture(scope="module", params=EXAMPLES.values(), ids=EXAMPLES.keys())
-def layer(request, double):
-    return request.param()
+@pytest.fixture(scope="module", params=EXAMPLES)
+def layer_name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def layer(layer_name, double):
+    return EXAMPLES[layer_name]()
 
 
 @pytest.fixture(scope="module")
@@ -109,21 +122,26 @@ def test_gradients(layer):
     assert all((slope != 0).any() for slope in slopes)
 
 
-def test_redrawing_noise(layer, moments):
+def test_redrawing_noise(layer, layer_name, moments):
     redrawn = layer.redraw_noise(random_key(5))
     again = layer.redraw_noise(random_key(5))
     mean, _ = marginals(redrawn, jnp.asarray(INPUTS))
     assert np.array_equal(mean, marginals(again, jnp.asarray(INPUTS))[0])
-    assert np.array_equal(mean, moments[0]) == (not layer.fresh_noise)
+    assert np.array_equal(mean, moments[0]) == ("fresh" not in layer_name)
     # Only the noise changes.
     before, after = (jax.tree.leaves(split_trainable(part)[0]) for part in (layer, redrawn))
     assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_prior_noise_is_not_trained(layer):
-    trained, rest = split_trainable(layer)
-    assert jax.tree.leaves(trained.noise) == []
-    assert len(jax.tree.leaves(rest.noise)) == len(jax.tree.leaves(layer.noise)) > 0
+@pytest.mark.parametrize("name", ["vip", "inducing points"])
+def test_prior_noise_is_not_trained(name):
+    layer = EXAMPLES[name]()
+    trained, rest, whole = (
+        jax.tree.leaves(getattr(part, "kernel", part).noise)
+        for part in (*split_trainable(layer), layer)
+    )
+    assert trained == []
+    assert len(rest) == len(whole) > 0
 
 
 # What is particular to the linear model f = φᵀ a + m*.

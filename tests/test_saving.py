@@ -9,13 +9,15 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from examples import TINY, RandomWaves, regression_data
+from examples import TINY, TINY_DEEP_GP, RandomWaves, regression_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as safetensors_bytes
 
 from dvip import (
     BayesianNeuralNetwork,
+    DeepGPClassifier,
+    DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
     GaussianProcess,
@@ -30,6 +32,7 @@ X, Y = regression_data()
 Y2 = regression_data(num_targets=2)[1]
 SHALLOW = {**TINY, "n_layers": 1}
 DEEP = {**TINY, "n_layers": 2}
+DEEP_GP = {**TINY_DEEP_GP, "n_layers": 2}
 FRAME = pd.DataFrame(X, columns=["height", "größe", "x y"])
 HIGH = (Y > 100).astype(int)
 
@@ -70,13 +73,19 @@ MODELS = {
     "boolean labels": lambda: fit(DVIPClassifier, Y > 100),
     "float labels": lambda: fit(DVIPClassifier, np.array([1.0, 2.0])[HIGH]),
     "three classes": lambda: fit(DVIPClassifier, np.digitize(Y, [90, 110]), defaults=DEEP),
+    "deep gp": lambda: fit(DeepGPRegressor, defaults=DEEP_GP),
+    "deep gp, double precision": lambda: fit(
+        DeepGPRegressor, y=Y2, defaults=DEEP_GP, precision="float64", n_units=2
+    ),
+    "deep gp classifier": lambda: fit(DeepGPClassifier, HIGH, defaults=DEEP_GP),
+    "inducing points": lambda: fit(defaults=DEEP, n_inducing=7),
     "own likelihood setting": lambda: fit(DVIPClassifier, HIGH, likelihood=RobustMax(error=0.05)),
 }
 
 
 def predictions(model):
     inputs = FRAME if hasattr(model, "feature_names_in_") else X
-    if isinstance(model, DVIPClassifier):
+    if hasattr(model, "predict_proba"):
         return [model.predict(inputs), model.predict_proba(inputs)]
     return model.predict(inputs, return_std=True)
 

@@ -2,13 +2,21 @@
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dvip import DVIPClassifier, DVIPRegressor
+from dvip import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegressor
 
 # One layer and large steps: the checks are about the interface, and want a fit that learns.
 # Small batches: what is compiled depends on the size of the batch, not on that of the table.
 QUICK = dict(n_layers=1, max_iter=200, batch_size=10, learning_rate=0.05, n_predictive_samples=5)
 
 
-@parametrize_with_checks([DVIPRegressor(**QUICK), DVIPClassifier(**QUICK)])
+ESTIMATORS = [
+    DVIPRegressor(**QUICK),
+    DVIPClassifier(**QUICK),
+    DeepGPRegressor(**QUICK, n_inducing=8),
+    DeepGPClassifier(**QUICK, n_inducing=8),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
 def test_sklearn_check(estimator, check):
     check(estimator)

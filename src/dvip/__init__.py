@@ -12,6 +12,8 @@ _HOMES = {
     "Classification": "dvip.likelihoods",
     "DVIPClassifier": "dvip.estimators",
     "DVIPRegressor": "dvip.estimators",
+    "DeepGPClassifier": "dvip.estimators",
+    "DeepGPRegressor": "dvip.estimators",
     "GaussianMixture": "dvip.predictive",
     "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
@@ -26,7 +28,13 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from dvip.estimators import DVIPClassifier, DVIPRegressor, load
+    from dvip.estimators import (
+        DeepGPClassifier,
+        DeepGPRegressor,
+        DVIPClassifier,
+        DVIPRegressor,
+        load,
+    )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import ModelFileError
     from dvip.predictive import GaussianMixture
@@ -44,6 +52,8 @@ __all__ = [
     "Classification",
     "DVIPClassifier",
     "DVIPRegressor",
+    "DeepGPClassifier",
+    "DeepGPRegressor",
     "GaussianMixture",
     "GaussianProcess",
     "ImplicitProcess",

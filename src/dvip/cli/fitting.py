@@ -12,7 +12,7 @@ import typer
 from dvip.cli.errors import warn
 from dvip.cli.evaluating import scores
 from dvip.cli.printing import print_metrics
-from dvip.estimators import DVIPClassifier, DVIPRegressor
+from dvip.estimators import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegressor
 from dvip.estimators.saving import save_estimator
 from dvip.persistence import MANIFEST
 from dvip.tables import (
@@ -31,6 +31,12 @@ from dvip.training import TrainingDiverged
 
 __all__ = ["fit_table", "train_model"]
 
+# By the name of the model and the task.
+ESTIMATORS: dict[str, dict[str, type]] = {
+    "dvip": {"regression": DVIPRegressor, "classification": DVIPClassifier},
+    "deep-gp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
+}
+
 # Left-out columns, and classes, that are listed one by one.
 MAX_LISTED = 10
 
@@ -39,6 +45,7 @@ def fit_table(
     table: Path,
     out: Path,
     *,
+    model: str,
     targets: Sequence[str],
     task: str | None,
     drop: Sequence[str],
@@ -46,6 +53,7 @@ def fit_table(
     parameters: Mapping[str, Any],
 ) -> None:
     """Reads, trains, saves, and tells the user what happens."""
+    check_options(model, parameters)
     check_model_output(out)
     frame = read_training_table(table, targets)
     task, y = choose_target(frame, targets, task)
@@ -54,8 +62,8 @@ def fit_table(
     report_columns(encoder)
     inputs = encoder.encode(frame.iloc[train])
     test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else None
-    estimator_class = DVIPClassifier if task == "classification" else DVIPRegressor
-    estimator = train_model(estimator_class(**parameters, verbose=True), inputs, y[train])
+    estimator = ESTIMATORS[model][task](**parameters, verbose=True)
+    estimator = train_model(estimator, inputs, y[train])
     save_estimator(estimator, out, table=encoder.to_json())
     if test_inputs is not None:
         metrics = scores(estimator, in_blocks(test_inputs, y[test]))
@@ -63,6 +71,15 @@ def fit_table(
     typer.echo(f"Saved to {out}. Next:")
     typer.echo(f"  dvip predict {out} NEW.csv --out predictions.csv")
     typer.echo(f"  dvip evaluate {out} OTHER.csv")
+
+
+def check_options(model: str, parameters: Mapping[str, Any]) -> None:
+    """Raises an error if an option is none of this model's."""
+    known = ESTIMATORS[model]["regression"]().get_params()
+    for name in parameters:
+        if name not in known:
+            option = name.removeprefix("n_").replace("_", "-")
+            raise TableError(f"--{option} is not an option of --model {model}: leave it out.")
 
 
 def check_model_output(out: Path) -> None:

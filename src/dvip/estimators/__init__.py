@@ -1,6 +1,7 @@
 """The scikit-learn face of the models."""
 
+from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
 from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
 from dvip.estimators.loading import load
 
-__all__ = ["DVIPClassifier", "DVIPRegressor", "load"]
+__all__ = ["DVIPClassifier", "DVIPRegressor", "DeepGPClassifier", "DeepGPRegressor", "load"]

@@ -30,7 +30,7 @@ from dvip.training import (
     train,
 )
 
-__all__ = ["DeepEstimator"]
+__all__ = ["DeepEstimator", "check_count"]
 
 # Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
 SAMPLES_FOR_ALPHA = 10
@@ -88,10 +88,10 @@ class DeepEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         for name in self._counts:
-            _check_count(name, getattr(self, name))
+            check_count(name, getattr(self, name))
         for name in ("max_iter", "n_training_samples"):
             if getattr(self, name) is not None:
-                _check_count(name, getattr(self, name))
+                check_count(name, getattr(self, name))
         if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha <= 1):
             raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
         rate = self.learning_rate
@@ -191,7 +191,7 @@ class DeepEstimator(BaseEstimator):
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
         """n functions of the last layer's units: f(X) has shape (n, rows, units)."""
         check_is_fitted(self)
-        _check_count("n", n)
+        check_count("n", n)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
         with precision(self.precision):
             draws = draw_functions(self.model_.network, n, seed)
@@ -215,6 +215,7 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
 
 
-def _check_count(name: str, value: Any) -> None:
+def check_count(name: str, value: Any) -> None:
+    """Raises an error unless the parameter is a positive whole number."""
     if not _is_count(value):
         raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")

@@ -7,10 +7,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from dvip.architecture import MakeLayer
-from dvip.estimators.base import DeepEstimator
+from dvip.estimators.base import DeepEstimator, check_count
 from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.documenting import documented
 from dvip.estimators.regression import DeepRegressor
-from dvip.layers import VIPLayer
+from dvip.kernels import EmpiricalKernel
+from dvip.layers import Layer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Classification
 from dvip.processes import PROCESSES, ImplicitProcess, PerUnit
 
@@ -44,6 +46,7 @@ class _DVIP(DeepEstimator):
         input_propagation: bool | Sequence[bool] = True,
         shared_prior: bool = True,
         fresh_noise: bool = False,
+        n_inducing: int | None = None,
         likelihood: str | Classification = "auto",
         precision: str = "float32",
         random_state: int | np.random.RandomState | None = 0,
@@ -62,6 +65,7 @@ class _DVIP(DeepEstimator):
         self.input_propagation = input_propagation
         self.shared_prior = shared_prior
         self.fresh_noise = fresh_noise
+        self.n_inducing = n_inducing
         self.likelihood = likelihood
         self.precision = precision
         self.random_state = random_state
@@ -71,6 +75,8 @@ class _DVIP(DeepEstimator):
         super()._check_parameters()
         if self.n_prior_samples < 2:
             raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
+        if self.n_inducing is not None:
+            check_count("n_inducing", self.n_inducing)
 
     def _processes(self) -> tuple[ImplicitProcess, ...]:
         """The process of each layer."""
@@ -85,19 +91,29 @@ class _DVIP(DeepEstimator):
 
     def _layer_maker(self) -> MakeLayer:
         processes = self._processes()
+        num_samples, fresh_noise = int(self.n_prior_samples), bool(self.fresh_noise)
 
-        def make_layer(
-            index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
-        ) -> VIPLayer:
+        def make_layer(index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray) -> Layer:
             process = processes[index]
-            return VIPLayer.create(
-                process if self.shared_prior else PerUnit(process, num_units),
-                inputs.shape[1],
-                num_units,
-                int(self.n_prior_samples),
-                q_scale=LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE,
-                fresh_noise=bool(self.fresh_noise),
-                key=key,
+            if not self.shared_prior:
+                process = PerUnit(process, num_units)
+            num_inputs = inputs.shape[1]
+            q_scale = LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE
+            if self.n_inducing is None:
+                return VIPLayer.create(
+                    process,
+                    num_inputs,
+                    num_units,
+                    num_samples,
+                    q_scale=q_scale,
+                    fresh_noise=fresh_noise,
+                    key=key,
+                )
+            kernel = EmpiricalKernel.create(
+                process, num_inputs, num_samples, fresh_noise=fresh_noise, key=key
+            )
+            return SparseGPLayer.create(
+                kernel, inputs, num_units, int(self.n_inducing), q_scale=q_scale
             )
 
         return make_layer
@@ -112,62 +128,43 @@ def _process(prior: Any) -> ImplicitProcess:
     raise ValueError(f"prior={prior!r} is not known: use {known} or an ImplicitProcess object.")
 
 
-_PARAMETERS = """
-    Parameters
-    ----------
-    n_layers : int, default 3
-        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
-    n_prior_samples : int, default 20
-        S, the prior functions that a layer is a linear combination of. More are more flexible; the
-        cost of a step grows with its square.
-    prior : {"bnn", "gp", "neural-sampler", "warped-gp"}, process or sequence, default "bnn"
-        The prior over functions: a name, an object such as
-        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")` or
-        `GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer.
-    alpha : float from 0 to 1, default 0
-        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
-    max_iter : int, optional
-        Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 200,000.
-    batch_size : int, default 100
-        Rows a step.
-    learning_rate : float, default 0.01
-        Of Adam at the first step; it falls to zero along a cosine.
-    n_predictive_samples : int, default 100
-        R, the samples propagated for a prediction: the components of the mixture.
-    n_training_samples : int, optional
-        Samples propagated in a training step. By default 1, and 10 where the α-energy of several
-        layers needs them.
-    n_units : int or sequence of int, optional
-        Units of each inner layer. By default as many as inputs, 30 at most.
-    input_propagation : bool or sequence of bool, default True
-        Whether an inner layer adds its input to its output (its leading principal components, where
-        the layer is narrower than its input); one for all inner layers, or one for each.
-    shared_prior : bool, default True
-        Whether the units of a layer share their prior functions, or have their own, at a cost.
-    fresh_noise : bool, default False
-        Whether prior functions are drawn anew at every training step.
-    likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
-        For classifiers: "auto" is probit for two classes and robust-max for more. A regressor has
-        Gaussian noise.
-    precision : {"float32", "float64"}, default "float32"
-        Of all computations of the model.
-    random_state : int, RandomState or None, default 0
-        The same number gives the same model.
-    verbose : bool, default False
-        Whether to show a progress bar, on a terminal.
-
-    Attributes
-    ----------
-    model_ : DeepModel
-        The trained network and likelihood.
-    bound_history_ : array
-        The mean of the bound over successive stretches of the training.
-    n_iter_ : int
-        Training steps done.
-"""
+_OWN_PARAMETERS = {
+    "n_layers": (
+        "int",
+        "Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.",
+    ),
+    "n_prior_samples": (
+        "int",
+        "S, the prior functions that a layer is a linear combination of. More are more flexible; "
+        "the cost of a step grows with its square. With inducing points, the functions that the "
+        "prior's covariances are estimated from; the paper takes 2,000.",
+    ),
+    "prior": (
+        '{"bnn", "gp", "neural-sampler", "warped-gp"}, process or sequence of them',
+        "The prior over functions: a name, an object such as "
+        '`BayesianNeuralNetwork(hidden=(20, 20), activation="relu")` or '
+        '`GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer.',
+    ),
+    "max_iter": (
+        "int",
+        "Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the "
+        "number of rows, up to 200,000.",
+    ),
+    "n_inducing": (
+        "int",
+        "Inducing points of a layer: its posterior is then that of a sparse GP with the prior's "
+        "covariances (the paper's VIP with inducing points). By default a layer has none: it is a "
+        "linear combination of its prior functions.",
+    ),
+    "shared_prior": (
+        "bool",
+        "Whether the units of a layer share their prior functions, or have their own, at a cost.",
+    ),
+    "fresh_noise": ("bool", "Whether prior functions are drawn anew at every training step."),
+}
 
 
+@documented(_OWN_PARAMETERS)
 class DVIPRegressor(DeepRegressor, _DVIP):
     """Regression with a deep variational implicit process.
 
@@ -175,9 +172,6 @@ class DVIPRegressor(DeepRegressor, _DVIP):
     """
 
 
+@documented(_OWN_PARAMETERS)
 class DVIPClassifier(DeepClassifier, _DVIP):
     """Classification with a deep variational implicit process, with labels of any type."""
-
-
-for _estimator in (DVIPRegressor, DVIPClassifier):
-    _estimator.__doc__ = f"{_estimator.__doc__}\n{_PARAMETERS}"

@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
 from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
 from dvip.estimators.saving import restore_estimator
 
 __all__ = ["ESTIMATORS", "load", "load_with_table"]
 
-ESTIMATORS = {cls.__name__: cls for cls in (DVIPRegressor, DVIPClassifier)}
+ESTIMATORS = {
+    cls.__name__: cls for cls in (DVIPRegressor, DVIPClassifier, DeepGPRegressor, DeepGPClassifier)
+}
 
 
 def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:

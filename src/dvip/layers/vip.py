@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.layers.layer import GaussianLayer
+from dvip.layers.posterior import WhitenedGaussian
 from dvip.parameters import Fixed
-from dvip.processes import ImplicitProcess
+from dvip.processes import ImplicitProcess, mean_and_features
 from dvip.products import product
 
 __all__ = ["VIPLayer"]
@@ -25,9 +26,7 @@ class VIPLayer(GaussianLayer):
 
     process: ImplicitProcess
     noise: Fixed
-    # (m_h, L_h)ᵀ with L_h the lower-triangular factor of S_h: the mean, then the rows of L_hᵀ with
-    # the logarithms of its diagonal. What would be below that diagonal is not used.
-    q: Float[Array, "units rows samples"]
+    posterior: WhitenedGaussian
     fresh_noise: bool = eqx.field(static=True)
 
     @classmethod
@@ -49,36 +48,25 @@ class VIPLayer(GaussianLayer):
         return cls(
             process=process,
             noise=Fixed(process.draw_noise(noise_key, num_prior_samples)),
-            q=jnp.tile(_start_of_q(num_prior_samples, q_scale), (num_units, 1, 1)),
+            posterior=WhitenedGaussian.create(num_units, num_prior_samples, q_scale),
             fresh_noise=fresh_noise,
         )
 
     @property
-    def _q_rows(self) -> Float[Array, "units rows samples"]:
-        """(m_h, L_h)ᵀ itself."""
-        rows, columns = np.indices(self.q.shape[1:])
-        upper = jnp.where(rows > columns + 1, 0.0, self.q)
-        return jnp.where(rows == columns + 1, jnp.exp(self.q), upper)
-
-    @property
     def q_mean(self) -> Float[Array, "units samples"]:
-        """m of q(a) = N(m, S)."""
-        return self.q[:, 0]
+        """The means m_h."""
+        return self.posterior.mean
 
     @property
     def q_factor(self) -> Float[Array, "units samples samples"]:
-        """The lower-triangular factor L of S = L Lᵀ, with a positive diagonal."""
-        return jnp.swapaxes(self._q_rows[:, 1:], -1, -2)
+        """The lower-triangular factors L_h of S_h = L_h L_hᵀ, with a positive diagonal."""
+        return self.posterior.factor
 
     def features(
         self, inputs: Float[Array, "inputs batch"]
     ) -> tuple[Float[Array, "outputs batch"], Float[Array, "outputs samples batch"]]:
         """The prior mean m*(x) and the features φ(x); `outputs` is 1 for a shared process."""
-        prior_samples = self.process(self.noise.value, inputs)
-        num_samples, batch = prior_samples.shape[-2:]
-        prior_samples = prior_samples.reshape(-1, num_samples, batch)
-        prior_mean = jnp.mean(prior_samples, axis=1)
-        return prior_mean, (prior_samples - prior_mean[:, None]) / jnp.sqrt(num_samples)
+        return mean_and_features(self.process(self.noise.value, inputs))
 
     def marginals(
         self, inputs: Float[Array, "inputs batch"]
@@ -89,16 +77,15 @@ class VIPLayer(GaussianLayer):
         (m_h, L_h)ᵀ are centred and scaled in place of the (many more) samples.
         """
         prior_samples = self.process(self.noise.value, inputs)
-        num_samples, dtype = self.q.shape[2], self.q.dtype
-        rows = jnp.matmul(self._q_rows, _centring(num_samples).astype(dtype))
+        rows, num_samples = self.posterior.rows, prior_samples.shape[-2]
+        rows = jnp.matmul(rows, _centring(num_samples).astype(rows.dtype))
         prior_mean = np.eye(num_samples + 1, 1) / num_samples  # m*, added to the first row
-        projected = product(rows + prior_mean.astype(dtype), prior_samples)
+        projected = product(rows + prior_mean.astype(rows.dtype), prior_samples)
         return projected[:, 0], jnp.sum(jnp.square(projected[:, 1:]), axis=1)
 
     def kl(self) -> Float[Array, ""]:
-        """Σ_h KL(N(m_h, L_h L_hᵀ) | N(0, I))."""
-        log_diagonal = jnp.diagonal(self.q[:, 1:], axis1=1, axis2=2)
-        return 0.5 * (jnp.sum(jnp.square(self._q_rows)) - log_diagonal.size) - jnp.sum(log_diagonal)
+        """Σ_h KL(N(m_h, S_h) | N(0, I))."""
+        return self.posterior.kl()
 
     def prior_regularisation(self) -> Float[Array, ""]:
         """That of the process."""
@@ -106,8 +93,7 @@ class VIPLayer(GaussianLayer):
 
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """Coefficients a_h ~ q(a_h) for each unit."""
-        white = jax.random.normal(key, self.q_mean.shape)
-        return self.q_mean + jnp.matmul(self.q_factor, white[..., None])[..., 0]
+        return self.posterior.draw(key)
 
     def evaluate(
         self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
@@ -123,11 +109,6 @@ class VIPLayer(GaussianLayer):
         num_samples = self.q_mean.shape[1]
         noise = Fixed(self.process.draw_noise(key, num_samples))
         return eqx.tree_at(lambda layer: layer.noise, self, noise)
-
-
-def _start_of_q(num_samples: int, scale: float) -> Float[np.ndarray, "rows samples"]:
-    """N(0, scale² I) as `VIPLayer.q` holds it."""
-    return np.eye(num_samples + 1, num_samples, -1) * math.log(scale)
 
 
 def _centring(num_samples: int) -> Float[np.ndarray, "samples samples"]:

@@ -1,6 +1,7 @@
 """Implicit processes: priors over functions. One file each; add a name to `PROCESSES`."""
 
 from dvip.processes.bnn import BayesianNeuralNetwork
+from dvip.processes.features import mean_and_features
 from dvip.processes.gp import GaussianProcess
 from dvip.processes.neural_sampler import NeuralSampler
 from dvip.processes.per_unit import PerUnit
@@ -15,6 +16,7 @@ __all__ = [
     "NeuralSampler",
     "PerUnit",
     "WarpedGaussianProcess",
+    "mean_and_features",
 ]
 
 # The names that `prior=` and the command line understand.

@@ -1,0 +1,106 @@
+"""The sparse Gaussian process layer: inducing points with a whitened Gaussian posterior.
+
+At M inducing points Z, shared by the units, u_h = f_h(Z) = m(Z) + C v_h with C Cᵀ = k(Z, Z) and
+v_h ~ N(0, I) a priori, q(v_h) = N(m_h, S_h) a posteriori. With φ(x) = C^{-1} k(Z, x),
+
+    q(f_h(x)) = N(m(x) + φᵀ m_h,  k(x, x) - φᵀφ + φᵀ S_h φ).
+
+With the RBF kernel it is the layer of the doubly stochastic deep GP; with the empirical kernel of
+an implicit process it is the paper's VIP with inducing points.
+
+Stability in single precision: `whitening` gives C^{-1} whatever the points are. Its jitter ε makes
+u the values f(Z) plus noise of variance ε k̄, which is a choice of inducing variables as good as
+any: the bound stays a bound, and k - φᵀφ is not negative but for roundings, which are cut off.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from dvip.kernels import Kernel
+from dvip.layers.inducing_points import initial_inducing_points
+from dvip.layers.layer import GaussianLayer
+from dvip.layers.posterior import WhitenedGaussian
+from dvip.layers.whitening import inverse_factors
+from dvip.products import product
+
+__all__ = ["SparseGPLayer"]
+
+
+class SparseGPLayer(GaussianLayer):
+    """H units with a common kernel and common inducing points, or with a kernel each."""
+
+    kernel: Kernel
+    inducing: Float[Array, "inputs inducing"]
+    posterior: WhitenedGaussian
+
+    @classmethod
+    def create(
+        cls,
+        kernel: Kernel,
+        inputs: Float[np.ndarray, "rows inputs"],
+        num_units: int,
+        num_inducing: int,
+        *,
+        q_scale: float,
+    ) -> "SparseGPLayer":
+        """A layer at its starting point: Z amid the inputs, q(v) = N(0, q_scale² I)."""
+        return cls(
+            kernel,
+            jnp.asarray(initial_inducing_points(inputs, num_inducing)),
+            WhitenedGaussian.create(num_units, num_inducing, q_scale),
+        )
+
+    def features(
+        self, inputs: Float[Array, "inputs batch"]
+    ) -> tuple[
+        Float[Array, "outputs #batch"],
+        Float[Array, "outputs inducing batch"],
+        Float[Array, "outputs batch"],
+    ]:
+        """The prior mean m(x), φ(x), and the variance k(x, x) - φᵀφ that u does not explain."""
+        covariances = self.kernel(self.inducing, inputs)
+        whitening, _ = inverse_factors(covariances.inducing)
+        features = product(whitening, covariances.cross)
+        unexplained = covariances.variances - jnp.sum(jnp.square(features), axis=1)
+        return covariances.mean, features, jnp.maximum(unexplained, 0)
+
+    def marginals(
+        self, inputs: Float[Array, "inputs batch"]
+    ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
+        """m + φᵀ m_h and k - φᵀφ + φᵀ S_h φ."""
+        prior_mean, features, unexplained = self.features(inputs)
+        mean, variance = self.posterior.moments(features)
+        return mean + prior_mean, variance + unexplained
+
+    def kl(self) -> Float[Array, ""]:
+        """KL of q(v) from N(0, I)."""
+        return self.posterior.kl()
+
+    def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
+        """A prior function g_h of each unit, and coefficients v_h - C^{-1} (g_h(Z) + jitter).
+
+        By Matheron's rule, g_h(x) + φ(x)ᵀ (v_h - C^{-1} g_h(Z)) is a draw of f_h.
+        """
+        prior_key, posterior_key, jitter_key = jax.random.split(key, 3)
+        num_units = len(self.posterior.mean)
+        function = self.kernel.draw_function(prior_key, num_units)
+        whitening, added = inverse_factors(self.kernel(self.inducing, self.inducing).inducing)
+        values = self.kernel.evaluate(function, self.inducing)
+        values = values + jnp.sqrt(added) * jax.random.normal(jitter_key, values.shape)
+        whitened = jnp.matmul(whitening, values[..., None])[..., 0]
+        return function, self.posterior.draw(posterior_key) - whitened
+
+    def evaluate(
+        self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
+    ) -> Float[Array, "units batch"]:
+        """m(x) + g_h(x) + φ(x)ᵀ times the coefficients."""
+        prior_function, coefficients = function
+        prior_mean, features, _ = self.features(inputs)
+        correction = jnp.matmul(coefficients[:, None], features)[:, 0]
+        return prior_mean + self.kernel.evaluate(prior_function, inputs) + correction
+
+    def redraw_noise(self, key: PRNGKeyArray) -> "SparseGPLayer":
+        """The layer with the kernel of the next training step."""
+        return SparseGPLayer(self.kernel.redraw_noise(key), self.inducing, self.posterior)
