@@ -37,15 +37,12 @@ def data_fit(
 ) -> Float[Array, " batch"]:
     """The data term of each row, over `num_samples` propagated samples.
 
-    α = 0: E[log p(y | f)]. Otherwise (1/α) log E[p(y | f)^α]: the last layer is integrated
-    exactly, the layers before it by a log-mean-exp over samples. With one layer there is nothing to
-    sample and both are exact (up to the likelihood's quadrature).
+    α = 0: E[log p(y | f)]. Otherwise (1/α) log E[p(y | f)^α]: the last layer, given its noise, is
+    integrated exactly, all before it by a log-mean-exp over samples. Where nothing is to sample, as
+    in one layer with a Gaussian posterior, both are exact (up to the likelihood's quadrature).
     """
-    network = model.network
-    num_rows = batch.inputs.shape[0]
-    shape = (sum(network.inner_widths), num_samples if network.inner_widths else 1, num_rows)
-    white_noise = jax.random.normal(key, shape, batch.inputs.dtype)
-    mean, variance = network.propagate(batch.inputs.T, white_noise)
+    noise = model.network.draw_sample_noise(key, num_samples, batch.inputs.shape[0])
+    mean, variance = model.network.propagate(batch.inputs.T, noise)
     targets = batch.targets.T
     if alpha == 0:
         return jnp.mean(model.likelihood.expected_log_prob(targets, mean, variance), axis=0)
@@ -66,8 +63,8 @@ def bound(
 
     The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased.
     """
-    redraw_key, sample_key = jax.random.split(key)
+    redraw_key, sample_key, kl_key = jax.random.split(key, 3)
     model = eqx.tree_at(lambda m: m.network, model, model.network.redraw_noise(redraw_key))
     fit = data_fit(model, batch, sample_key, alpha, num_samples)
     scale = num_data / batch.inputs.shape[0]
-    return scale * jnp.sum(batch.weights * fit) - model.network.kl()
+    return scale * jnp.sum(batch.weights * fit) - model.network.kl(kl_key)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.layers.layer import Layer
+from dvip.layers.layer import GaussianLayer
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
 from dvip.products import product
@@ -19,7 +19,7 @@ from dvip.products import product
 __all__ = ["VIPLayer"]
 
 
-class VIPLayer(Layer):
+class VIPLayer(GaussianLayer):
     """H units that share a process (its samples have no unit axis) or have one each."""
 
     process: ImplicitProcess
