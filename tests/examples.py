@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip import BayesianNeuralNetwork, ImplicitProcess
 from dvip.architecture import build_network
-from dvip.layers import VIPLayer
+from dvip.layers import SIPLayer, VIPLayer
 from dvip.network import DeepNetwork
 from dvip.parameters import combine, split_trainable
 
@@ -109,6 +109,18 @@ def make_layer(
     options = {"q_scale": 0.7, **options}
     key = random_key(seed)
     return perturbed(VIPLayer.create(process, num_inputs, num_units, 6, key=key, **options), seed)
+
+
+def make_sip_layer(
+    process: ImplicitProcess, num_inputs: int = 3, num_units: int = 2, seed: int = 0, **options: Any
+) -> SIPLayer:
+    """A layer with five inducing inputs and nine prior samples, away from its starting point."""
+    inducing = np.random.default_rng(seed).normal(size=(num_inputs, 5))
+    key = random_key(seed)
+    layer = SIPLayer.create(
+        process, jnp.asarray(inducing), num_units, 9, q_scale=1.0, key=key, **options
+    )
+    return perturbed(layer, seed, 0.1)
 
 
 def make_network(

@@ -101,7 +101,9 @@ def test_last_layer_is_bare():
     assert block.propagation is None
     assert block.log_inner_noise is None
     moments = conditionals(block, jnp.asarray(INPUTS))
-    for moment, of_layer in zip(moments, conditionals(block.layer, jnp.asarray(INPUTS)), strict=True):
+    for moment, of_layer in zip(
+        moments, conditionals(block.layer, jnp.asarray(INPUTS)), strict=True
+    ):
         np.testing.assert_allclose(moment, of_layer, rtol=1e-12)
 
 
@@ -193,7 +195,9 @@ def test_shared_white_noise_stands_for_the_same_noise_at_every_row(network):
 
 def test_kl_is_the_sum_over_layers(network):
     layers = [block.layer for block in network.blocks]
-    np.testing.assert_allclose(network.kl(random_key(0)), sum(float(layer.kl()) for layer in layers))
+    np.testing.assert_allclose(
+        network.kl(random_key(0)), sum(float(layer.kl()) for layer in layers)
+    )
 
 
 def test_first_layer_is_evaluated_once_a_row():

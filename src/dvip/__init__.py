@@ -18,12 +18,13 @@ _HOMES = {
     "ModelFileError": "dvip.persistence",
     "Probit": "dvip.likelihoods",
     "RobustMax": "dvip.likelihoods",
+    "SIPRegressor": "dvip.estimators",
     "TrainingDiverged": "dvip.training",
     "load": "dvip.estimators",
 }
 
 if TYPE_CHECKING:
-    from dvip.estimators import DVIPClassifier, DVIPRegressor, load
+    from dvip.estimators import DVIPClassifier, DVIPRegressor, SIPRegressor, load
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import ModelFileError
     from dvip.predictive import GaussianMixture
@@ -41,6 +42,7 @@ __all__ = [
     "ModelFileError",
     "Probit",
     "RobustMax",
+    "SIPRegressor",
     "TrainingDiverged",
     "load",
 ]

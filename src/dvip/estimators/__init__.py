@@ -2,5 +2,6 @@
 
 from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
 from dvip.estimators.loading import load
+from dvip.estimators.sip import SIPRegressor
 
-__all__ = ["DVIPClassifier", "DVIPRegressor", "load"]
+__all__ = ["DVIPClassifier", "DVIPRegressor", "SIPRegressor", "load"]

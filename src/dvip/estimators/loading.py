@@ -5,10 +5,11 @@ from typing import Any
 
 from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
 from dvip.estimators.saving import restore_estimator
+from dvip.estimators.sip import SIPRegressor
 
 __all__ = ["ESTIMATORS", "load", "load_with_table"]
 
-ESTIMATORS = {cls.__name__: cls for cls in (DVIPRegressor, DVIPClassifier)}
+ESTIMATORS = {cls.__name__: cls for cls in (DVIPRegressor, DVIPClassifier, SIPRegressor)}
 
 
 def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
