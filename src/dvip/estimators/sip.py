@@ -25,10 +25,10 @@ LAST_Q_SCALE = 1.0
 class SIPRegressor(DeepRegressor, _DVIP):
     """Regression with a sparse implicit process, or with a deep one.
 
-    The posterior of the function's values at a few inducing inputs is implicit, a network that turns
-    noise into samples, so that even one layer has predictions that are not Gaussian. Its divergence
-    from the prior is estimated by a classifier that is trained along. Inputs and targets are scaled
-    inside. Predictions are Gaussian mixtures.
+    The posterior of the function's values at some inducing inputs is implicit: a network turns
+    noise into samples of it, so that even the predictions of one layer are not Gaussian but
+    mixtures. Its divergence from the prior is estimated by a classifier, trained along with all
+    else. Inputs and targets are scaled inside.
 
     Parameters
     ----------

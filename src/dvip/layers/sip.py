@@ -1,16 +1,16 @@
-"""The sparse implicit process layer: an implicit posterior of the functions' values at a few inputs.
+"""The sparse implicit process layer: an implicit posterior of the functions' values at some inputs.
 
 u_h = f_h(Z) are the values at M inducing inputs. q(u_h) is implicit: a network turns noise into
-samples of it, and KL(q(u_h) | p(u_h)) comes from a classifier of samples. f_h given u_h is Gaussian,
-with moments estimated from S prior functions. These moments make the prior the linear model
+samples of it, and KL(q(u_h) | p(u_h)) comes from a classifier of samples. f_h given u_h is
+Gaussian, with moments estimated from S prior functions: those of the linear model
 
     f(x) = m*(x) + φ(x)ᵀ a,  a ~ N(0, I),  u = f(Z) + jitter,
 
-with m* the mean of the S functions and φ their centred values over √(S - 1), which is never formed
-otherwise. Everything is written for the whitened v = L⁻¹ (u - m*(Z)), where L Lᵀ is the covariance of
-u: given v, a has the mean Aᵀ v and the covariance I - Aᵀ A with A = L⁻¹ φ(Z)ᵀ, none of whose singular
-values exceeds 1, so that float32 is enough. The KL of v is that of u, and samples of v are samples of
-u standardised by the prior's moments, as the classifier wants them.
+with m* the mean of the S functions and φ their centred values over √(S - 1). Everything is written
+for the whitened v = L⁻¹ (u - m*(Z)), where L Lᵀ is the covariance of u. Given v, a has the mean
+Aᵀ v and the covariance I - Aᵀ A with A = L⁻¹ φ(Z)ᵀ. No singular value of A exceeds 1, so float32
+is enough. The KL of v is that of u, and its samples are samples of u standardised by the prior's
+moments, as the classifier wants them.
 """
 
 from typing import NamedTuple
