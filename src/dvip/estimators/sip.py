@@ -43,7 +43,7 @@ class SIPRegressor(DeepRegressor, _DVIP):
         The prior over functions: a name, an object such as
         `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, one of your own class, or one
         for each layer.
-    alpha : float from 0 to 1, default 1
+    alpha : float from 0 to 1, default 0.5
         Of the α-energy; 0 is the ELBO.
     max_iter : int, default 10000
         Training steps.
@@ -53,7 +53,7 @@ class SIPRegressor(DeepRegressor, _DVIP):
         Of Adam at the first step; it falls to zero along a cosine.
     n_predictive_samples : int, default 100
         Samples propagated for a prediction: the components of the mixture.
-    n_training_samples : int, default 20
+    n_training_samples : int, default 10
         Samples propagated in a training step, over which the α-energy takes its expectation.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
@@ -89,12 +89,12 @@ class SIPRegressor(DeepRegressor, _DVIP):
         n_inducing: int = 50,
         n_prior_samples: int = 100,
         prior: Prior | Sequence[Prior] = "bnn",
-        alpha: float = 1.0,
+        alpha: float = 0.5,
         max_iter: int = 10_000,
         batch_size: int = 100,
         learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
-        n_training_samples: int = 20,
+        n_training_samples: int = 10,
         n_units: int | Sequence[int] | None = None,
         input_propagation: bool | Sequence[bool] = True,
         shared_prior: bool = True,
