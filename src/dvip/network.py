@@ -27,6 +27,17 @@ class SampleNoise(NamedTuple):
         """How many samples they are."""
         return self.inner.shape[1]
 
+    def split(self, num_parts: int) -> "SampleNoise":
+        """The samples in equal parts, along a new first axis."""
+        units, _, num_rows = self.inner.shape
+        num_samples = max(1, self.num_samples // num_parts)
+        inner = self.inner.reshape(units, num_parts, num_samples, num_rows)
+
+        def parts(leaf: Float[Array, "*shape samples"]) -> Array:
+            return jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], num_parts, -1), -2, 0)
+
+        return SampleNoise(jnp.moveaxis(inner, 1, 0), jax.tree.map(parts, self.layers))
+
 
 class Block(eqx.Module):
     """A layer with what the network adds to it: its input to the mean, noise to the variance."""
