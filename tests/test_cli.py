@@ -15,7 +15,7 @@ import pytest
 from sklearn.datasets import load_diabetes, load_iris
 from typer.testing import CliRunner
 
-from dvip import DVIPClassifier, DVIPRegressor, __version__, load, metrics
+from dvip import DVIPClassifier, DVIPRegressor, SIPRegressor, __version__, load, metrics
 from dvip.cli import app
 from dvip.cli.app import fit as fit_command
 from dvip.estimators.loading import load_with_table
@@ -399,10 +399,31 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
         name: parameter.default
         for name, parameter in inspect.signature(fit_command).parameters.items()
     }
-    parameters = DVIPRegressor().get_params()
-    names = {"layers": "n_layers", "prior_samples": "n_prior_samples", "seed": "random_state"}
-    for name in ("layers", "prior", "prior_samples", "alpha", "seed"):
-        assert defaults[name] == parameters[names.get(name, name)]
+    assert defaults["seed"] == DVIPRegressor().random_state == SIPRegressor().random_state
+    # The others are left to the estimator, and the help tells what they are.
+    told = " ".join(succeed("fit", "--help").stdout.split())
+    dvip, sip = DVIPRegressor().get_params(), SIPRegressor().get_params()
+    for name in ("layers", "prior_samples", "prior", "alpha", "max_iter", "learning_rate"):
+        assert defaults[name] is None
+    for name in ("n_layers", "n_prior_samples"):
+        assert f"{dvip[name]} by default, {sip[name]} for sip." in told
+    assert f"{dvip['alpha']:.0f}, the ELBO, by default, {sip['alpha']} for sip." in told
+    assert f"{dvip['prior']} by default." in told
+
+
+def test_sparse_implicit_process(tmp_path):
+    frame = load_diabetes(as_frame=True).frame[:60]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = (*QUICK[2:], "--model", "sip", "--out", tmp_path / "m")
+    succeed("fit", tmp_path / "t.csv", "--target", "target", *options)
+    assert load(tmp_path / "m").n_layers == 1
+    assert type(load(tmp_path / "m")) is SIPRegressor
+    result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 60
+    message = refuse(
+        "fit", tmp_path / "t.csv", "--target", "target", *options, "--task", "classification"
+    )
+    assert "--model sip is for regression only" in message
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo"])

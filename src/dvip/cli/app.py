@@ -37,6 +37,13 @@ class Task(StrEnum):
     CLASSIFICATION = "classification"
 
 
+class Model(StrEnum):
+    """Which model to train."""
+
+    DVIP = "dvip"
+    SIP = "sip"
+
+
 TableArgument = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE")]
 ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
@@ -83,14 +90,26 @@ def fit(
             min=0.001, max=0.999, help="Share of the rows to split off, for metrics on unseen data."
         ),
     ] = None,
-    layers: Annotated[int, typer.Option(min=1, help="Layers of the model.")] = 3,
-    prior: Annotated[str, typer.Option(help="Prior over functions.")] = "bnn",
+    model: Annotated[
+        Model,
+        typer.Option(help="Deep variational implicit process, or sparse implicit process."),
+    ] = Model.DVIP,
+    layers: Annotated[
+        int | None, typer.Option(min=1, help="Layers; 3 by default, 1 for sip.")
+    ] = None,
+    prior: Annotated[str | None, typer.Option(help="Prior over functions; bnn by default.")] = None,
     prior_samples: Annotated[
-        int, typer.Option(min=1, help="Prior functions that a layer combines.")
-    ] = 20,
+        int | None,
+        typer.Option(min=1, help="Prior functions of a layer; 20 by default, 100 for sip."),
+    ] = None,
     alpha: Annotated[
-        float, typer.Option(min=0, max=1, help="Of the α-energy that is optimised; 0 is the ELBO.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Of the α-energy that is optimised; 0, the ELBO, by default, 0.5 for sip.",
+        ),
+    ] = None,
     max_iter: Annotated[
         int | None, typer.Option(min=1, help="Training steps; fewer are quicker.")
     ] = None,
@@ -109,6 +128,7 @@ def fit(
       dvip fit houses.csv --target price --out model
       dvip fit iris.parquet --target species --out model --test-fraction 0.2
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
+      dvip fit lab.csv --target yield --out model --model sip
     """
     from dvip.cli.fitting import fit_table
 
@@ -124,6 +144,7 @@ def fit(
     fit_table(
         table,
         out,
+        model=model.value,
         targets=target,
         task=None if task is Task.AUTO else task.value,
         drop=drop or [],

@@ -12,7 +12,7 @@ import typer
 from dvip.cli.errors import warn
 from dvip.cli.evaluating import scores
 from dvip.cli.printing import print_metrics
-from dvip.estimators import DVIPClassifier, DVIPRegressor
+from dvip.estimators import DVIPClassifier, DVIPRegressor, SIPRegressor
 from dvip.estimators.saving import save_estimator
 from dvip.persistence import MANIFEST
 from dvip.tables import (
@@ -31,6 +31,12 @@ from dvip.training import TrainingDiverged
 
 __all__ = ["fit_table", "train_model"]
 
+# By the name of the model and the task.
+ESTIMATORS: dict[str, dict[str, type]] = {
+    "dvip": {"regression": DVIPRegressor, "classification": DVIPClassifier},
+    "sip": {"regression": SIPRegressor},
+}
+
 # Left-out columns, and classes, that are listed one by one.
 MAX_LISTED = 10
 
@@ -39,6 +45,7 @@ def fit_table(
     table: Path,
     out: Path,
     *,
+    model: str,
     targets: Sequence[str],
     task: str | None,
     drop: Sequence[str],
@@ -49,13 +56,18 @@ def fit_table(
     check_model_output(out)
     frame = read_training_table(table, targets)
     task, y = choose_target(frame, targets, task)
+    if task not in ESTIMATORS[model]:
+        raise TableError(
+            f"--model {model} is for {' and '.join(ESTIMATORS[model])} only; choose another --model, "
+            "or --task regression if the target is a number."
+        )
     train, test = split_rows(y, task, test_fraction, parameters["random_state"])
     encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
     report_columns(encoder)
     inputs = encoder.encode(frame.iloc[train])
     test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else None
-    estimator_class = DVIPClassifier if task == "classification" else DVIPRegressor
-    estimator = train_model(estimator_class(**parameters, verbose=True), inputs, y[train])
+    estimator = ESTIMATORS[model][task](**parameters, verbose=True)
+    estimator = train_model(estimator, inputs, y[train])
     save_estimator(estimator, out, table=encoder.to_json())
     if test_inputs is not None:
         metrics = scores(estimator, in_blocks(test_inputs, y[test]))
