@@ -58,8 +58,8 @@ def fit_table(
     task, y = choose_target(frame, targets, task)
     if task not in ESTIMATORS[model]:
         raise TableError(
-            f"--model {model} is for {' and '.join(ESTIMATORS[model])} only; choose another --model, "
-            "or --task regression if the target is a number."
+            f"--model {model} is for {' and '.join(ESTIMATORS[model])} only; use another --model, or "
+            "--task regression if the target is a number."
         )
     train, test = split_rows(y, task, test_fraction, parameters["random_state"])
     encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
