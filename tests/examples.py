@@ -28,6 +28,16 @@ TINY: dict[str, Any] = dict(
     n_predictive_samples=9,
 )
 
+TINY_SIP: dict[str, Any] = dict(
+    n_inducing=8,
+    n_prior_samples=20,
+    prior=SMALL_NETWORK,
+    max_iter=200,
+    batch_size=16,
+    n_training_samples=5,
+    n_predictive_samples=9,
+)
+
 
 class RandomWaves(ImplicitProcess):
     """A user's own process: sums of cosine waves, with a learned wavelength and height."""

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from examples import TINY, RandomWaves, regression_data
+from examples import TINY, TINY_SIP, RandomWaves, regression_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as safetensors_bytes
@@ -20,7 +20,6 @@ X, Y = regression_data()
 Y2 = regression_data(num_targets=2)[1]
 SHALLOW = {**TINY, "n_layers": 1}
 DEEP = {**TINY, "n_layers": 2}
-SMALL_SIP = {**SHALLOW, "n_inducing": 8, "n_prior_samples": 20, "n_training_samples": 2}
 FRAME = pd.DataFrame(X, columns=["height", "größe", "x y"])
 HIGH = (Y > 100).astype(int)
 
@@ -48,8 +47,8 @@ MODELS = {
     "boolean labels": lambda: fit(DVIPClassifier, Y > 100),
     "float labels": lambda: fit(DVIPClassifier, np.array([1.0, 2.0])[HIGH]),
     "three classes": lambda: fit(DVIPClassifier, np.digitize(Y, [90, 110]), defaults=DEEP),
-    "sip": lambda: fit(SIPRegressor, defaults=SMALL_SIP),
-    "deep sip": lambda: fit(SIPRegressor, defaults=SMALL_SIP, n_layers=2, max_iter=20),
+    "sip": lambda: fit(SIPRegressor, defaults=TINY_SIP),
+    "deep sip": lambda: fit(SIPRegressor, defaults=TINY_SIP, n_layers=2, max_iter=20),
     "own likelihood setting": lambda: fit(DVIPClassifier, HIGH, likelihood=RobustMax(error=0.05)),
 }
 

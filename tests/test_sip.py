@@ -6,28 +6,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from examples import SMALL_NETWORK, make_sip_layer, random_key, regression_data
+from examples import SMALL_NETWORK, TINY_SIP, make_sip_layer, random_key, regression_data
 
 from dvip import SIPRegressor
 from dvip.density_ratio import classification_loss, kl_from_samples
 from dvip.layers.perceptron import Perceptrons
 from dvip.layers.sip import JITTER, SIPLayer
 from dvip.objectives import Batch, DeepModel, data_fit
-from dvip.precision import precision
 from dvip.processes import PerUnit
 
 NUM_INPUTS, NUM_ROWS = 3, 4
 INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
 X, Y = regression_data()
-TINY_SIP = dict(
-    n_inducing=8,
-    n_prior_samples=20,
-    prior=SMALL_NETWORK,
-    max_iter=200,
-    batch_size=16,
-    n_training_samples=5,
-    n_predictive_samples=9,
-)
 
 
 def numpy_conditional(layer, whitened, unit):
@@ -171,7 +161,6 @@ def fitted():
 
 def test_data_do_not_train_the_classifier(fitted):
     batch = Batch(*(jnp.asarray(a, jnp.float32) for a in (X[:5], Y[:5, None] / 100, np.ones(5))))
-
     noise = fitted.model_.network.draw_sample_noise(random_key(0), 3)
 
     def value(model: DeepModel):
@@ -232,10 +221,3 @@ def test_difficult_tables(change):
 def test_bad_numbers_of_inducing_inputs():
     with pytest.raises(ValueError, match="n_inducing=0 must be a whole number"):
         SIPRegressor(**{**TINY_SIP, "n_inducing": 0}).fit(X, Y)
-
-
-def test_double_precision():
-    model = SIPRegressor(**{**TINY_SIP, "max_iter": 20}, precision="float64").fit(X, Y)
-    with precision("float64"):
-        leaves = jax.tree.leaves(eqx.filter(model.model_, eqx.is_inexact_array))
-    assert {leaf.dtype for leaf in leaves} == {np.dtype("float64")}

@@ -57,9 +57,10 @@ def fit_table(
     frame = read_training_table(table, targets)
     task, y = choose_target(frame, targets, task)
     if task not in ESTIMATORS[model]:
+        possible = " and ".join(ESTIMATORS[model])
         raise TableError(
-            f"--model {model} is for {' and '.join(ESTIMATORS[model])} only; use another --model, or "
-            "--task regression if the target is a number."
+            f"--model {model} is for {possible} only: use another model, or --task {possible} if "
+            "the target is of that kind."
         )
     train, test = split_rows(y, task, test_fraction, parameters["random_state"])
     encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
