@@ -20,6 +20,7 @@ from dvip import (
     DVIPClassifier,
     DVIPRegressor,
     GaussianProcess,
+    SIPRegressor,
     __version__,
     load,
     metrics,
@@ -419,16 +420,18 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
         name: parameter.default
         for name, parameter in inspect.signature(fit_command).parameters.items()
     }
-    parameters = DVIPRegressor().get_params()
-    names = {"layers": "n_layers", "prior_samples": "n_prior_samples", "seed": "random_state"}
-    for name in ("layers", "alpha", "seed"):
-        for cls in (DVIPRegressor, DeepGPRegressor):
-            assert defaults[name] == cls().get_params()[names.get(name, name)]
-    # What is not given is left to the estimator; the help says what that is.
-    for name in ("prior", "prior_samples"):
+    assert defaults["seed"] == DVIPRegressor().random_state == SIPRegressor().random_state
+    # The others are left to the estimator, and the help tells what they are.
+    told = " ".join(succeed("fit", "--help").stdout.split())
+    dvip, sip = DVIPRegressor().get_params(), SIPRegressor().get_params()
+    for name in ("layers", "prior_samples", "prior", "alpha", "max_iter", "learning_rate"):
         assert defaults[name] is None
-        shown = f"{parameters[names.get(name, name)]} by default"
-        assert shown in " ".join(succeed("fit", "--help").stdout.split())
+    for name in ("n_layers", "n_prior_samples"):
+        assert f"{dvip[name]} by default, {sip[name]} for sip." in told
+    assert f"{dvip['alpha']:.0f}, the ELBO, by default, {sip['alpha']} for sip." in told
+    assert f"{dvip['prior']} by default." in told
+    deep_gp = DeepGPRegressor().get_params()
+    assert all(deep_gp[name] == dvip[name] for name in ("n_layers", "alpha", "random_state"))
 
 
 def test_priors_by_name(tmp_path):
@@ -440,6 +443,21 @@ def test_priors_by_name(tmp_path):
     succeed(*fit, "--prior", "gp")
     model, _ = load_with_table(tmp_path / "m")
     assert isinstance(model.model_.network.blocks[0].layer.process, GaussianProcess)
+
+
+def test_sparse_implicit_process(tmp_path):
+    frame = load_diabetes(as_frame=True).frame[:60]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = (*QUICK[2:], "--model", "sip", "--out", tmp_path / "m")
+    succeed("fit", tmp_path / "t.csv", "--target", "target", *options)
+    assert load(tmp_path / "m").n_layers == 1
+    assert type(load(tmp_path / "m")) is SIPRegressor
+    result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 60
+    message = refuse(
+        "fit", tmp_path / "t.csv", "--target", "target", *options, "--task", "classification"
+    )
+    assert "--model sip is for regression only" in message
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo"])

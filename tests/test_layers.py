@@ -10,6 +10,7 @@ from examples import (
     assert_gradient,
     empirical_kernel,
     make_layer,
+    make_sip_layer,
     make_sparse_layer,
     numpy_features,
     perturbed,
@@ -19,7 +20,7 @@ from examples import (
 )
 
 from dvip import BayesianNeuralNetwork
-from dvip.layers import VIPLayer
+from dvip.layers import GaussianLayer, VIPLayer
 from dvip.parameters import split_trainable
 from dvip.precision import precision
 from dvip.processes import PerUnit
@@ -38,14 +39,25 @@ EXAMPLES = {
     "inducing points, a process each, fresh noise": lambda: make_sparse_layer(
         empirical_kernel(PerUnit(NETWORK, 2), fresh_noise=True)
     ),
+    "sip": lambda: make_sip_layer(NETWORK),
+    "sip, a process each, fresh noise": lambda: make_sip_layer(
+        PerUnit(NETWORK, 2), fresh_noise=True
+    ),
 }
 NUM_INPUTS, NUM_UNITS, NUM_ROWS, NUM_DRAWS = 3, 2, 4, 100_000
+NUM_MIXTURE_DRAWS = 20_000
 INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
 
 
 @eqx.filter_jit
 def marginals(layer, inputs):
     return layer.marginals(inputs)
+
+
+@eqx.filter_jit
+def conditionals(layer, inputs, sample_noise):
+    """At inputs that are the same in all samples."""
+    return layer.conditionals(inputs[:, None], sample_noise)
 
 
 @eqx.filter_jit
@@ -66,8 +78,13 @@ def layer(layer_name, double):
 
 
 @pytest.fixture(scope="module")
-def moments(layer):
-    return tuple(map(np.asarray, marginals(layer, jnp.asarray(INPUTS))))
+def sample_noise(layer):
+    return layer.draw_sample_noise(random_key(2), 3)
+
+
+@pytest.fixture(scope="module")
+def moments(layer, sample_noise):
+    return tuple(map(np.asarray, conditionals(layer, jnp.asarray(INPUTS), sample_noise)))
 
 
 def _assert_moments(draws, mean, variance):
@@ -78,24 +95,45 @@ def _assert_moments(draws, mean, variance):
     assert (np.abs(draws.var(axis=0) / variance - 1) < 5 * np.sqrt(2 / len(draws))).all()
 
 
-def test_marginals_have_a_row_for_each_unit(layer, moments):
+def test_conditionals_have_a_row_for_each_unit(layer, sample_noise, moments):
     mean, variance = moments
-    assert mean.shape == variance.shape == (NUM_UNITS, NUM_ROWS)
+    num_samples = 3 if jax.tree.leaves(sample_noise) else 1
+    assert mean.shape == variance.shape == (NUM_UNITS, num_samples, NUM_ROWS)
     assert np.isfinite(mean).all()
     assert (variance > 0).all()
     assert len(np.unique(mean)) == mean.size
 
 
-def test_marginals_of_columns_do_not_depend_on_each_other(layer, moments):
+def test_conditionals_of_columns_do_not_depend_on_each_other(layer, sample_noise, moments):
     for column in range(NUM_ROWS):
-        alone = marginals(layer, jnp.asarray(INPUTS[:, [column]]))
+        alone = conditionals(layer, jnp.asarray(INPUTS[:, [column]]), sample_noise)
         for moment, expected in zip(alone, moments, strict=True):
-            np.testing.assert_allclose(moment[:, 0], expected[:, column], rtol=1e-11)
+            np.testing.assert_allclose(moment[..., 0], expected[..., column], rtol=1e-9)
 
 
-def test_draws_have_the_marginals_moments(layer, moments):
-    keys = jax.random.split(random_key(3), NUM_DRAWS)
-    _assert_moments(np.asarray(drawn_values(layer, keys, jnp.asarray(INPUTS))), *moments)
+def test_conditionals_of_samples_with_inputs_of_their_own(layer, sample_noise, moments):
+    """The inputs of sample 0, 1, 2 are 0, 1, 2 columns further."""
+    shifted = np.stack([np.roll(INPUTS, -shift, axis=1) for shift in range(3)], axis=1)
+    for moment, expected in zip(
+        layer.conditionals(jnp.asarray(shifted), sample_noise), moments, strict=True
+    ):
+        for shift in range(3):
+            of_sample = expected[:, min(shift, expected.shape[1] - 1)]
+            wanted = np.roll(of_sample, -shift, axis=1)
+            np.testing.assert_allclose(moment[:, shift], wanted, rtol=1e-9)
+
+
+def test_draws_have_the_conditionals_moments(layer):
+    """Those of the mixture over the layer's noise; the draws' own spread tells their errors."""
+    keys = jax.random.split(random_key(3), NUM_MIXTURE_DRAWS)
+    draws = np.asarray(drawn_values(layer, keys, jnp.asarray(INPUTS)))
+    noise = layer.draw_sample_noise(random_key(4), NUM_MIXTURE_DRAWS)
+    means, variances = map(np.asarray, conditionals(layer, jnp.asarray(INPUTS), noise))
+    mean, second = means.mean(axis=1), (variances + means**2).mean(axis=1)
+    num_errors = 5 if len(jax.tree.leaves(noise)) == 0 else 7  # both sides are estimates then
+    for power, expected in ((1, mean), (2, second)):
+        error = (draws**power).std(axis=0) / np.sqrt(NUM_MIXTURE_DRAWS)
+        assert (np.abs((draws**power).mean(axis=0) - expected) < num_errors * error).all()
 
 
 def test_draws_are_whole_functions(layer):
@@ -107,26 +145,38 @@ def test_draws_are_whole_functions(layer):
 
 
 def test_kl_is_positive(layer):
-    assert layer.kl() > 0
+    if isinstance(layer, GaussianLayer):
+        assert layer.kl() > 0
+        assert layer.kl_estimate(random_key(0)) == layer.kl()
+    else:  # of an estimate only that it is one number, which the key decides
+        estimate = layer.kl_estimate(random_key(0))
+        assert np.isfinite(estimate)
+        assert estimate == layer.kl_estimate(random_key(0)) != layer.kl_estimate(random_key(1))
 
 
-def test_gradients(layer):
+def test_gradients(layer, sample_noise):
     def value(arguments):
         layer, inputs = arguments
-        mean, variance = layer.marginals(inputs)
-        return jnp.sum(jnp.sin(mean) * variance) + layer.kl()
+        mean, variance = layer.conditionals(inputs[:, None], sample_noise)
+        exact = layer.kl() if isinstance(layer, GaussianLayer) else 0.0
+        return jnp.sum(jnp.sin(mean) * variance) + exact
 
-    gradient, _ = assert_gradient(value, (layer, jnp.asarray(INPUTS)))
+    def objective(arguments):
+        return value(arguments) + arguments[0].kl_estimate(random_key(1))
+
+    arguments = (layer, jnp.asarray(INPUTS))
+    assert_gradient(value, arguments)
+    gradient, _ = eqx.filter_jit(eqx.filter_grad(objective))(arguments)
     slopes = jax.tree.leaves(split_trainable(gradient)[0])
     assert slopes
     assert all((slope != 0).any() for slope in slopes)
 
 
-def test_redrawing_noise(layer, layer_name, moments):
+def test_redrawing_noise(layer, layer_name, sample_noise, moments):
     redrawn = layer.redraw_noise(random_key(5))
     again = layer.redraw_noise(random_key(5))
-    mean, _ = marginals(redrawn, jnp.asarray(INPUTS))
-    assert np.array_equal(mean, marginals(again, jnp.asarray(INPUTS))[0])
+    mean, _ = conditionals(redrawn, jnp.asarray(INPUTS), sample_noise)
+    assert np.array_equal(mean, conditionals(again, jnp.asarray(INPUTS), sample_noise)[0])
     assert np.array_equal(mean, moments[0]) == ("fresh" not in layer_name)
     # Only the noise changes.
     before, after = (jax.tree.leaves(split_trainable(part)[0]) for part in (layer, redrawn))

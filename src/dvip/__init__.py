@@ -22,6 +22,7 @@ _HOMES = {
     "NeuralSampler": "dvip.processes",
     "Probit": "dvip.likelihoods",
     "RobustMax": "dvip.likelihoods",
+    "SIPRegressor": "dvip.estimators",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         DeepGPRegressor,
         DVIPClassifier,
         DVIPRegressor,
+        SIPRegressor,
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
@@ -62,6 +64,7 @@ __all__ = [
     "NeuralSampler",
     "Probit",
     "RobustMax",
+    "SIPRegressor",
     "TrainingDiverged",
     "WarpedGaussianProcess",
     "load",

@@ -12,7 +12,13 @@ import typer
 from dvip.cli.errors import warn
 from dvip.cli.evaluating import scores
 from dvip.cli.printing import print_metrics
-from dvip.estimators import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegressor
+from dvip.estimators import (
+    DeepGPClassifier,
+    DeepGPRegressor,
+    DVIPClassifier,
+    DVIPRegressor,
+    SIPRegressor,
+)
 from dvip.estimators.saving import save_estimator
 from dvip.persistence import MANIFEST
 from dvip.tables import (
@@ -35,6 +41,7 @@ __all__ = ["fit_table", "train_model"]
 ESTIMATORS: dict[str, dict[str, type]] = {
     "dvip": {"regression": DVIPRegressor, "classification": DVIPClassifier},
     "deep-gp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
+    "sip": {"regression": SIPRegressor},
 }
 
 # Left-out columns, and classes, that are listed one by one.
@@ -57,6 +64,12 @@ def fit_table(
     check_model_output(out)
     frame = read_training_table(table, targets)
     task, y = choose_target(frame, targets, task)
+    if task not in ESTIMATORS[model]:
+        possible = " and ".join(ESTIMATORS[model])
+        raise TableError(
+            f"--model {model} is for {possible} only: use another model, or --task {possible} if "
+            "the target is of that kind."
+        )
     train, test = split_rows(y, task, test_fraction, parameters["random_state"])
     encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
     report_columns(encoder)

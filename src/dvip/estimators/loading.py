@@ -6,12 +6,12 @@ from typing import Any
 from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
 from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
 from dvip.estimators.saving import restore_estimator
+from dvip.estimators.sip import SIPRegressor
 
 __all__ = ["ESTIMATORS", "load", "load_with_table"]
 
-ESTIMATORS = {
-    cls.__name__: cls for cls in (DVIPRegressor, DVIPClassifier, DeepGPRegressor, DeepGPClassifier)
-}
+_CLASSES = (DVIPRegressor, DVIPClassifier, DeepGPRegressor, DeepGPClassifier, SIPRegressor)
+ESTIMATORS = {cls.__name__: cls for cls in _CLASSES}
 
 
 def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:

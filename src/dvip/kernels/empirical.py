@@ -77,6 +77,10 @@ class EmpiricalKernel(Kernel):
         _, features = self.features(inputs)
         return jnp.matmul(function[:, None], features)[:, 0]
 
+    def regularisation(self) -> Float[Array, ""]:
+        """That of the process."""
+        return self.process.regularisation()
+
     def redraw_noise(self, key: PRNGKeyArray) -> "EmpiricalKernel":
         """New prior functions, where the prior noise is not fixed for the training."""
         if not self.fresh_noise:

@@ -4,6 +4,7 @@ import abc
 from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 __all__ = ["Covariances", "Kernel"]
@@ -39,6 +40,10 @@ class Kernel(eqx.Module):
         self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "units batch"]:
         """The functions that `draw_function` drew, at these inputs."""
+
+    def regularisation(self) -> Float[Array, ""]:
+        """What the objective loses for the parameters of the kernel; nothing by default."""
+        return jnp.zeros(())
 
     def redraw_noise(self, key: PRNGKeyArray) -> "Kernel":
         """The kernel at the next training step; one without noise of its own is unchanged."""

@@ -78,6 +78,10 @@ class SparseGPLayer(GaussianLayer):
         """KL of q(v) from N(0, I)."""
         return self.posterior.kl()
 
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """That of the kernel."""
+        return self.kernel.regularisation()
+
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """A prior function g_h of each unit, and coefficients v_h - C^{-1} (g_h(Z) + jitter).
 
