@@ -10,6 +10,7 @@ __version__ = version("dvip")
 _HOMES = {
     "BayesianNeuralNetwork": "dvip.processes",
     "Classification": "dvip.likelihoods",
+    "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
     "DVIPRegressor": "dvip.estimators",
     "GaussianMixture": "dvip.predictive",
@@ -17,6 +18,7 @@ _HOMES = {
     "Likelihood": "dvip.likelihoods",
     "ModelFileError": "dvip.persistence",
     "Probit": "dvip.likelihoods",
+    "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
     "TrainingDiverged": "dvip.training",
     "load": "dvip.estimators",
@@ -27,12 +29,13 @@ if TYPE_CHECKING:
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import ModelFileError
     from dvip.predictive import GaussianMixture
-    from dvip.processes import BayesianNeuralNetwork, ImplicitProcess
+    from dvip.processes import BayesianNeuralNetwork, Convolutional, ImplicitProcess, Recurrent
     from dvip.training import TrainingDiverged
 
 __all__ = [
     "BayesianNeuralNetwork",
     "Classification",
+    "Convolutional",
     "DVIPClassifier",
     "DVIPRegressor",
     "GaussianMixture",
@@ -40,6 +43,7 @@ __all__ = [
     "Likelihood",
     "ModelFileError",
     "Probit",
+    "Recurrent",
     "RobustMax",
     "TrainingDiverged",
     "load",

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from dvip.architecture import MakeLayer
-from dvip.estimators.base import DeepEstimator
+from dvip.estimators.base import DeepEstimator, one_each
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.regression import DeepRegressor
 from dvip.layers import VIPLayer
 from dvip.likelihoods import Classification
-from dvip.processes import PROCESSES, ImplicitProcess, PerUnit
+from dvip.processes import PROCESSES, ImplicitProcess
 
 __all__ = ["DVIPClassifier", "DVIPRegressor"]
 
@@ -20,6 +20,9 @@ __all__ = ["DVIPClassifier", "DVIPRegressor"]
 # starts at its prior.
 INNER_Q_SCALE = 1e-5
 LAST_Q_SCALE = 1.0
+
+# The prior of inner layers where the one that was given reads images or sequences.
+INNER_PRIOR = "bnn"
 
 Prior = str | ImplicitProcess
 
@@ -42,7 +45,7 @@ class _DVIP(DeepEstimator):
         n_training_samples: int | None = None,
         n_units: int | Sequence[int] | None = None,
         input_propagation: bool | Sequence[bool] = True,
-        shared_prior: bool = True,
+        shared_prior: bool | Sequence[bool] | None = None,
         fresh_noise: bool = False,
         likelihood: str | Classification = "auto",
         precision: str = "float32",
@@ -72,26 +75,60 @@ class _DVIP(DeepEstimator):
         if self.n_prior_samples < 2:
             raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
 
+    def _input_process(self) -> ImplicitProcess:
+        given: Any = self.prior
+        return _process(given[0] if isinstance(given, list | tuple) and given else given)
+
     def _processes(self) -> tuple[ImplicitProcess, ...]:
         """The process of each layer."""
         given: Any = self.prior
-        priors = tuple(given) if isinstance(given, list | tuple) else (given,) * self.n_layers
-        if len(priors) != self.n_layers:
+        first = self._input_process()
+        if isinstance(given, list | tuple):
+            inner = tuple(_process(prior) for prior in given[1:])
+        else:
+            # What leaves the first layer is no image or sequence any more.
+            inner = (_process(INNER_PRIOR) if first.structured else first,) * (self.n_layers - 1)
+        if len(inner) != self.n_layers - 1:
             raise ValueError(
-                f"prior has {len(priors)} entries for {self.n_layers} layers: give one prior, or "
-                "one for each layer."
+                f"prior has {1 + len(inner)} entries for {self.n_layers} layers: give one prior, "
+                "or one for each layer."
             )
-        return tuple(_process(prior) for prior in priors)
+        for process in inner:
+            if process.structured:
+                raise ValueError(
+                    f"prior={given!r}: {type(process).__name__} reads images or sequences, which "
+                    "only the first layer sees."
+                )
+        return (first.for_inputs_of_shape(self.input_shape_), *inner)
+
+    def _shared_priors(self) -> tuple[bool, ...]:
+        """Whether the units share the prior functions, layer by layer."""
+        given = one_each(self.shared_prior, self.n_layers)
+        if len(given) != self.n_layers or not all(
+            flag is None or isinstance(flag, bool | np.bool_) for flag in given
+        ):
+            raise ValueError(
+                f"shared_prior={self.shared_prior!r}: give True, False, None, or one of them for "
+                f"each of the {self.n_layers} layers."
+            )
+        return tuple(
+            process.shared_by_units if flag is None else bool(flag)
+            for flag, process in zip(given, self._processes(), strict=True)
+        )
+
+    def _propagate_inputs(self) -> tuple[bool, ...]:
+        flags = zip(super()._propagate_inputs(), self._processes(), strict=True)
+        return tuple(flag and not process.structured for flag, process in flags)
 
     def _layer_maker(self) -> MakeLayer:
-        processes = self._processes()
+        processes, shared = self._processes(), self._shared_priors()
 
         def make_layer(
             index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
         ) -> VIPLayer:
             process = processes[index]
             return VIPLayer.create(
-                process if self.shared_prior else PerUnit(process, num_units),
+                process if shared[index] else process.one_for_each_unit(num_units),
                 inputs.shape[1],
                 num_units,
                 int(self.n_prior_samples),
@@ -120,10 +157,11 @@ _PARAMETERS = """
     n_prior_samples : int, default 20
         S, the prior functions that a layer is a linear combination of. More are more flexible; the
         cost of a step grows with its square.
-    prior : {"bnn"}, process or sequence of them, default "bnn"
+    prior : {"bnn", "conv", "recurrent"}, process or sequence of them, default "bnn"
         The prior over functions: a name, an object such as
         `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, one of your own class, or one
-        for each layer.
+        for each layer. "conv" is for images and "recurrent" for sequences: they are the prior of
+        the first layer, and if given alone, later layers have "bnn".
     alpha : float from 0 to 1, default 0
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, default 50000
@@ -141,9 +179,12 @@ _PARAMETERS = """
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
         Whether an inner layer adds its input to its output (its leading principal components, where
-        the layer is narrower than its input); one for all inner layers, or one for each.
-    shared_prior : bool, default True
-        Whether the units of a layer share their prior functions, or have their own, at a cost.
+        the layer is narrower than its input); one for all inner layers, or one for each. Around a
+        layer that reads images or sequences nothing is propagated.
+    shared_prior : bool or sequence of bool, optional
+        Whether the units of a layer share their prior functions, or have their own, at a cost; one
+        for all layers, or one for each. By default they share them, except in a convolutional
+        layer, where units share the filters only.
     fresh_noise : bool, default False
         Whether prior functions are drawn anew at every training step.
     likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
@@ -164,6 +205,8 @@ _PARAMETERS = """
         The mean of the bound over successive stretches of the training.
     n_iter_ : int
         Training steps done.
+    input_shape_ : tuple of int
+        The shape of one input, such as (28, 28) for images; `n_features_in_` is its product.
 """
 
 

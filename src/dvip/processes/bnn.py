@@ -1,7 +1,7 @@
 """The Bayesian neural network as an implicit process: random weights make random functions."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -12,7 +12,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.processes.process import ImplicitProcess
 from dvip.products import product
 
-__all__ = ["ACTIVATIONS", "BayesianNeuralNetwork"]
+__all__ = [
+    "ACTIVATIONS",
+    "BayesianNeuralNetwork",
+    "Dense",
+    "DenseNoise",
+    "GaussianEntries",
+    "check_activation",
+    "draw_dense_noise",
+]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -51,6 +59,30 @@ class Dense(eqx.Module):
     biases: GaussianEntries
 
 
+def draw_dense_noise(
+    key: PRNGKeyArray, num_samples: int, shapes: Sequence[tuple[int, int]]
+) -> tuple[DenseNoise, ...]:
+    """Standard normal noise for network layers with weights of these shapes, and their biases."""
+    # One draw, cut into pieces: a generator for each piece would take longer to compile.
+    sizes = [size for rows, columns in shapes for size in (rows * columns, rows)]
+    white = jax.random.normal(key, (num_samples, sum(sizes)))
+    pieces = iter(jnp.split(white, np.cumsum(sizes)[:-1], axis=1))
+    return tuple(
+        (
+            next(pieces).reshape(num_samples, rows, columns),
+            next(pieces).reshape(num_samples, rows, 1),
+        )
+        for rows, columns in shapes
+    )
+
+
+def check_activation(name: str) -> None:
+    """Raises an error if there is no activation of that name."""
+    if name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise ValueError(f"activation={name!r} is not known; choose from {known}.")
+
+
 class BayesianNeuralNetwork(ImplicitProcess):
     """A fully connected network with Gaussian weights and biases.
 
@@ -67,9 +99,7 @@ class BayesianNeuralNetwork(ImplicitProcess):
     layers: tuple[Dense, ...] = ()
 
     def __check_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise ValueError(f"activation={self.activation!r} is not known; choose from {known}.")
+        check_activation(self.activation)
         if not self.hidden or any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden!r}: give at least one width, each at least 1.")
 
@@ -105,19 +135,7 @@ class BayesianNeuralNetwork(ImplicitProcess):
         """Standard normal noise for every weight and bias of `num_samples` networks."""
         if self.num_inputs is None:
             raise ValueError("Call initialise(num_inputs, key) before drawing noise.")
-
-        # One draw, cut into pieces: a generator for each piece would take longer to compile.
-        shapes = self._shapes(self.num_inputs)
-        sizes = [size for rows, columns in shapes for size in (rows * columns, rows)]
-        white = jax.random.normal(key, (num_samples, sum(sizes)))
-        pieces = iter(jnp.split(white, np.cumsum(sizes)[:-1], axis=1))
-        return tuple(
-            (
-                next(pieces).reshape(num_samples, rows, columns),
-                next(pieces).reshape(num_samples, rows, 1),
-            )
-            for rows, columns in shapes
-        )
+        return draw_dense_noise(key, num_samples, self._shapes(self.num_inputs))
 
     def __call__(
         self, noise: tuple[DenseNoise, ...], inputs: Float[Array, "inputs batch"]
