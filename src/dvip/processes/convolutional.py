@@ -33,7 +33,7 @@ INCREASING = ("tanh", "relu", "sigmoid", "softplus")
 
 Image = Float[Array, "channels height width batch"]
 # Weights, one row a filter, and biases of the filters of a layer.
-FilterValues = tuple[Float[Array, "*samples filters taps"], Float[Array, "*samples filters 1"]]
+FilterValues = tuple[Float[Array, "*samples _ _"], Float[Array, "*samples _ 1"]]
 # The noise of Bayesian filters (nothing for deterministic ones), and that of the dense layer.
 Noise = tuple[
     tuple[DenseNoise, ...],
