@@ -1,5 +1,6 @@
 """Convolutional and recurrent processes against NumPy; images and sequences in the estimators."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -67,7 +68,7 @@ def test_convolutional_values(shape, border, options):
     images = np.random.default_rng(0).normal(size=(2, *shape))
     with precision("float64"):
         process, noise = random_process(
-            Convolutional(**{"filters": (2, 3), **options, "image_shape": shape}), np.prod(shape)
+            Convolutional(**{"filters": (2, 3), **options, "image_shape": shape}), math.prod(shape)
         )
         values = np.asarray(process(noise, jnp.asarray(images.reshape(2, -1).T)))
     values = values.reshape(-1, *values.shape[-2:])

@@ -68,7 +68,7 @@ class Convolutional(ImplicitProcess):
     activation: str = eqx.field(static=True, default="relu")
     bayesian_filters: bool = eqx.field(static=True, default=False)
     padding: str = eqx.field(static=True, default="auto")
-    image_shape: tuple[int, int, int] | None = eqx.field(static=True, default=None)
+    image_shape: tuple[int, ...] | None = eqx.field(static=True, default=None)
     num_units: int | None = eqx.field(static=True, default=None)
     layers: tuple[Filters | Dense, ...] = ()
     dense: Dense | None = None
@@ -125,7 +125,7 @@ class Convolutional(ImplicitProcess):
         """Height and width of the image and of what each layer makes of it."""
         assert self.image_shape is not None
         lost = 0 if self._pads() else 2
-        sizes = [self.image_shape[:2]]
+        sizes = [(self.image_shape[0], self.image_shape[1])]
         for _ in self.filters:
             height, width = sizes[-1]
             sizes.append(((height - lost) // 2, (width - lost) // 2))
@@ -274,7 +274,7 @@ def _larger(first: Array, second: Array) -> Array:
     return jnp.where(first >= second, first, second)
 
 
-def _square(num_inputs: int) -> tuple[int, int, int]:
+def _square(num_inputs: int) -> tuple[int, ...]:
     """Flat inputs as square images with one channel."""
     side = math.isqrt(num_inputs)
     if side * side != num_inputs:

@@ -36,7 +36,7 @@ class Recurrent(ImplicitProcess):
 
     hidden: int = eqx.field(static=True, default=10)
     constrained: bool = eqx.field(static=True, default=True)
-    sequence_shape: tuple[int, int] | None = eqx.field(static=True, default=None)
+    sequence_shape: tuple[int, ...] | None = eqx.field(static=True, default=None)
     layers: tuple[Dense, ...] = ()
 
     def __check_init__(self) -> None:
