@@ -279,7 +279,7 @@ BAD_FITS = [
     ("conv", IMAGES[:0], "0 sample"),
     ("conv", IMAGES[:100], "inconsistent"),
     ("conv", IMAGES[0, 0], "1D array"),
-    ("conv", None, ""),
+    ("conv", None, "array"),
 ]
 
 
@@ -287,7 +287,7 @@ BAD_FITS = [
 def test_bad_shapes(prior, X, message):
     with pytest.raises(ValueError, match=message) as caught:
         DVIPClassifier(**SETTINGS, prior=prior).fit(X, LABELS)
-    assert len(str(caught.value)) < 500
+    assert len(str(caught.value)) < 1_000
 
 
 def test_bad_shapes_at_prediction(of_images, of_sequences):

@@ -17,7 +17,7 @@ from sklearn.decomposition import PCA
 
 from dvip import BayesianNeuralNetwork
 from dvip.architecture import default_widths
-from dvip.network import DeepNetwork, propagation_matrix
+from dvip.network import DeepNetwork, SampleNoise, propagation_matrix
 from dvip.processes import PerUnit
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -29,8 +29,9 @@ INPUTS = TABLE[:2].T
 
 
 @eqx.filter_jit
-def marginals(block_or_layer, inputs):
-    return block_or_layer.marginals(inputs)
+def conditionals(block_or_layer, inputs):
+    """Of one sample, in a layer without noise of its own."""
+    return [moment[:, 0] for moment in block_or_layer.conditionals(inputs[:, None], None)]
 
 
 # Input propagation.
@@ -74,7 +75,7 @@ def test_inner_layers_add_their_input_and_noise(num_units):
     variance = np.square(np.einsum("hst,hsb->htb", layer.q_factor, features)).sum(axis=1)
     noise = np.exp(np.asarray(block.log_inner_noise))
     assert len(np.unique(noise)) == num_units  # its own for each unit
-    moments = marginals(block, jnp.asarray(INPUTS))
+    moments = conditionals(block, jnp.asarray(INPUTS))
     np.testing.assert_allclose(moments[0], mean, rtol=1e-10)
     np.testing.assert_allclose(moments[1], variance + noise[:, None], rtol=1e-10)
 
@@ -99,8 +100,10 @@ def test_last_layer_is_bare():
     block = make_network(TABLE, (3, 3)).blocks[-1]
     assert block.propagation is None
     assert block.log_inner_noise is None
-    moments = marginals(block, jnp.asarray(INPUTS))
-    for moment, of_layer in zip(moments, marginals(block.layer, jnp.asarray(INPUTS)), strict=True):
+    moments = conditionals(block, jnp.asarray(INPUTS))
+    for moment, of_layer in zip(
+        moments, conditionals(block.layer, jnp.asarray(INPUTS)), strict=True
+    ):
         np.testing.assert_allclose(moment, of_layer, rtol=1e-12)
 
 
@@ -114,8 +117,8 @@ def test_default_widths():
 
 
 @eqx.filter_jit
-def propagate(network, inputs, white_noise):
-    return network.propagate(inputs, white_noise)
+def propagate(network, inputs, white):
+    return network.propagate(inputs, SampleNoise(white, (None,) * len(network.blocks)))
 
 
 @eqx.filter_jit
@@ -192,7 +195,9 @@ def test_shared_white_noise_stands_for_the_same_noise_at_every_row(network):
 
 def test_kl_is_the_sum_over_layers(network):
     layers = [block.layer for block in network.blocks]
-    np.testing.assert_allclose(network.kl(), sum(float(layer.kl()) for layer in layers))
+    np.testing.assert_allclose(
+        network.kl(random_key(0)), sum(float(layer.kl()) for layer in layers)
+    )
 
 
 def test_first_layer_is_evaluated_once_a_row():

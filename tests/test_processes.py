@@ -1,6 +1,6 @@
 """Implicit processes: one protocol for all of them, and the moments of Bayesian neural networks."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import equinox as eqx
 import jax
@@ -140,19 +140,26 @@ def _hidden_moments(activation, mean, covariance):
     return weight @ h, weight @ g, weight @ (h * g)
 
 
+def _means_and_scales(process, *hidden):
+    """Those of the weights and biases, layer by layer, in arrays of the parameters' shapes."""
+    widths = (NUM_INPUTS, *hidden, 1)
+    shapes = [shape for a, b in pairwise(widths) for shape in ((b, a), (b, 1))]
+    mean = np.zeros_like(process.log_scale) if process.mean is None else process.mean
+    pairs = np.stack([mean, np.exp(process.log_scale)])
+    if process.constrained:
+        return [[np.broadcast_to(v, s) for v in p] for p, s in zip(pairs.T, shapes, strict=True)]
+    ends = np.cumsum([rows * columns for rows, columns in shapes])
+    pieces = np.split(pairs, ends[:-1], axis=1)
+    return [piece.reshape(2, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+
 def _network_moments(process, inputs):
     """Means at both inputs and the covariance between them, of a one-hidden-layer network."""
     (width,) = process.hidden
 
-    def entries(part, shape):
-        mean = 0.0 if part.mean is None else part.mean
-        return np.broadcast_to(mean, shape), np.exp(np.broadcast_to(part.log_scale, shape))
-
-    hidden, output = process.layers
-    weight_mean, weight_std = entries(hidden.weights, (width, NUM_INPUTS))
-    bias_mean, bias_std = entries(hidden.biases, (width, 1))
-    out_mean, out_std = entries(output.weights, (1, width))
-    last_mean, last_std = entries(output.biases, (1, 1))
+    hidden, bias, out, last = _means_and_scales(process, width)
+    (weight_mean, weight_std), (bias_mean, bias_std) = hidden, bias
+    (out_mean, out_std), (last_mean, last_std) = out, last
     means = np.full(2, last_mean[0, 0])
     covariance = last_std[0, 0] ** 2
     for k in range(width):
@@ -213,14 +220,14 @@ def test_moments_of_two_hidden_layers():
     values = np.asarray(many_functions(process, jnp.asarray(inputs)))
     random = np.random.default_rng(4)
 
-    def entries(part, rows, columns):
-        white = random.normal(size=(MANY, rows, columns))
-        return np.asarray(part.mean) + np.exp(np.asarray(part.log_scale)) * white
-
     h = inputs
-    for layer, rows in zip(process.layers, (4, 3, 1), strict=True):
-        h = entries(layer.weights, rows, h.shape[-2]) @ h + entries(layer.biases, rows, 1)
-        h = np.maximum(h, 0) if rows > 1 else h
+    entries = [
+        mean + scale * random.normal(size=(MANY, *mean.shape))
+        for mean, scale in _means_and_scales(process, 4, 3)
+    ]
+    for index, (weights, biases) in enumerate(zip(entries[::2], entries[1::2], strict=True)):
+        h = weights @ h + biases
+        h = np.maximum(h, 0) if index < 2 else h
     expected = h[:, 0]
     for moment in (lambda f: f, lambda f: f**2, lambda f: f[:, :1] * f[:, 1:]):
         a, b = moment(values), moment(expected)

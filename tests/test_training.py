@@ -85,7 +85,9 @@ def plain_adam(start, data, config, num_steps):
     def slopes(parameters, batch):
         def loss(parameters):
             moved = combine(jax.tree.unflatten(tree, parameters), rest)
-            return -bound(moved, batch, random_key(0), num_data=float(len(X))) / len(X)
+            key = random_key(0)
+            noise = moved.network.draw_sample_noise(key, 1, len(batch.inputs))
+            return -bound(moved, batch, noise, key, num_data=float(len(X))) / len(X)
 
         return jax.grad(loss)(parameters)
 
@@ -194,6 +196,7 @@ def test_own_source_of_data(deep, trained):
 
     class Doubling:
         num_rows = len(X)
+        num_columns = X.shape[1] + 2
 
         def batches(self, seed, step, num_steps, batch_size):
             batches = array_data().batches(seed, step, num_steps, batch_size)
@@ -256,6 +259,7 @@ def test_kept_parameters_are_those_of_the_last_finite_bound():
         """From step 5 on, targets whose squares no float can hold."""
 
         num_rows = len(X)
+        num_columns = X.shape[1] + 2
 
         def batches(self, seed, step, num_steps, batch_size):
             batches = array_data(dtype=np.float64).batches(seed, step, num_steps, batch_size)

@@ -1,5 +1,7 @@
 """The deep network: layers in a stack, what is added around them, and samples sent through."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,32 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 from dvip.layers import Layer
 from dvip.parameters import Fixed
 
-__all__ = ["Block", "DeepNetwork", "propagation_matrix"]
+__all__ = ["Block", "DeepNetwork", "SampleNoise", "propagation_matrix"]
+
+
+class SampleNoise(NamedTuple):
+    """All that is random in samples sent through a network."""
+
+    # Standard normal variables of all inner units, layer by layer; one column serves every row.
+    inner: Float[Array, "inner_units samples batch_or_1"]
+    # The noise of each layer's own.
+    layers: tuple[PyTree[Array], ...]
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples they are."""
+        return self.inner.shape[1]
+
+    def split(self, num_parts: int) -> "SampleNoise":
+        """The samples in equal parts, along a new first axis."""
+        units, _, num_rows = self.inner.shape
+        num_samples = max(1, self.num_samples // num_parts)
+        inner = self.inner.reshape(units, num_parts, num_samples, num_rows)
+
+        def parts(leaf: Float[Array, "*shape samples"]) -> Array:
+            return jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], num_parts, -1), -2, 0)
+
+        return SampleNoise(jnp.moveaxis(inner, 1, 0), jax.tree.map(parts, self.layers))
 
 
 class Block(eqx.Module):
@@ -23,21 +50,25 @@ class Block(eqx.Module):
     log_inner_noise: Float[Array, " units"] | None = None
 
     def propagated(
-        self, inputs: Float[Array, "inputs batch"]
-    ) -> Float[Array, "units batch"] | float:
+        self, inputs: Float[Array, "inputs *shape"]
+    ) -> Float[Array, "units *shape"] | float:
         """What input propagation adds to the mean."""
-        return 0.0 if self.propagation is None else self.propagation.value @ inputs
+        if self.propagation is None:
+            return 0.0
+        columns = inputs.reshape(inputs.shape[0], -1)
+        return (self.propagation.value @ columns).reshape(-1, *inputs.shape[1:])
 
     def inner_noise(self) -> Float[Array, "units 1"] | float:
         """The variances σ²_{l,h}."""
         return 0.0 if self.log_inner_noise is None else jnp.exp(self.log_inner_noise)[:, None]
 
-    def marginals(
-        self, inputs: Float[Array, "inputs batch"]
-    ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
+    def conditionals(
+        self, inputs: Float[Array, "inputs samples_or_1 batch"], sample_noise: PyTree[Array]
+    ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
         """Mean and variance of q(f^l | f^{l-1}): Equation 8 of the paper, input added."""
-        mean, variance = self.layer.marginals(inputs)
-        return mean + self.propagated(inputs), variance + self.inner_noise()
+        mean, variance = self.layer.conditionals(inputs, sample_noise)
+        noise = jnp.expand_dims(self.inner_noise(), -1)
+        return mean + self.propagated(inputs), variance + noise
 
     def draw_function(self, key: PRNGKeyArray) -> tuple[PyTree[Array], Float[Array, "units 1"]]:
         """One draw of the units' functions and of their noise, which is constant over inputs."""
@@ -66,29 +97,41 @@ class DeepNetwork(eqx.Module):
         """The widths of all layers but the last."""
         return tuple(block.num_units for block in self.blocks[:-1])
 
+    def draw_sample_noise(
+        self, key: PRNGKeyArray, num_samples: int, num_rows: int = 1
+    ) -> SampleNoise:
+        """The noise of that many samples; of one, where all samples would be the same.
+
+        The inner noise is independent for each of `num_rows` rows, or with one the same for all.
+        """
+        layers = tuple(
+            block.layer.draw_sample_noise(jax.random.fold_in(key, index), num_samples)
+            for index, block in enumerate(self.blocks)
+        )
+        differ = bool(self.inner_widths) or bool(jax.tree.leaves(layers))
+        shape = (sum(self.inner_widths), num_samples if differ else 1, num_rows)
+        return SampleNoise(jax.random.normal(key, shape), layers)
+
     def propagate(
-        self,
-        inputs: Float[Array, "inputs batch"],
-        white_noise: Float[Array, "inner_units samples #batch"],
+        self, inputs: Float[Array, "inputs batch"], noise: SampleNoise
     ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
         """Mean and variance of the last layer for each propagated sample.
 
-        Row by row, `white_noise` holds the standard normal variables of all inner units. The first
-        layer is evaluated once for each input; samples differ only behind it.
+        The inputs are the same in all samples, so that a first layer without noise of its own is
+        evaluated once for each; its samples differ only behind it.
         """
-        mean, variance = (moment[:, None] for moment in self.blocks[0].marginals(inputs))
+        mean, variance = self.blocks[0].conditionals(inputs[:, None], noise.layers[0])
         ends = np.cumsum(self.inner_widths)
-        noises = jnp.split(white_noise, ends[:-1]) if len(ends) else []
-        for block, white in zip(self.blocks[1:], noises, strict=True):
-            samples = mean + jnp.sqrt(variance) * white
-            shape = (block.num_units, *samples.shape[1:])
-            columns = samples.reshape(samples.shape[0], -1)
-            mean, variance = (moment.reshape(shape) for moment in block.marginals(columns))
+        whites = jnp.split(noise.inner, ends[:-1]) if len(ends) else []
+        for block, white, own in zip(self.blocks[1:], whites, noise.layers[1:], strict=True):
+            mean, variance = block.conditionals(mean + jnp.sqrt(variance) * white, own)
         return mean, variance
 
-    def kl(self) -> Float[Array, ""]:
-        """Σ_l KL of the layers."""
-        return sum((block.layer.kl() for block in self.blocks), jnp.zeros(()))
+    def kl(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """Σ_l KL of the layers, or their estimates."""
+        keys = jax.random.split(key, len(self.blocks))
+        kls = [block.layer.kl_estimate(key) for block, key in zip(self.blocks, keys, strict=True)]
+        return sum(kls, jnp.zeros(()))
 
     def redraw_noise(self, key: PRNGKeyArray) -> "DeepNetwork":
         """The network at the next training step: layers with fresh prior noise get a new draw."""

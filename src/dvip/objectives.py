@@ -9,7 +9,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip.likelihoods import Likelihood
-from dvip.network import DeepNetwork
+from dvip.network import DeepNetwork, SampleNoise
 
 __all__ = ["Batch", "DeepModel", "bound"]
 
@@ -33,19 +33,15 @@ class DeepModel(eqx.Module, Generic[LikelihoodType]):
 
 
 def data_fit(
-    model: DeepModel, batch: Batch, key: PRNGKeyArray, alpha: float, num_samples: int
+    model: DeepModel, batch: Batch, noise: SampleNoise, alpha: float
 ) -> Float[Array, " batch"]:
-    """The data term of each row, over `num_samples` propagated samples.
+    """The data term of each row, over the propagated samples of this noise.
 
-    α = 0: E[log p(y | f)]. Otherwise (1/α) log E[p(y | f)^α]: the last layer is integrated
-    exactly, the layers before it by a log-mean-exp over samples. With one layer there is nothing to
-    sample and both are exact (up to the likelihood's quadrature).
+    α = 0: E[log p(y | f)]. Otherwise (1/α) log E[p(y | f)^α]: the last layer, given its noise, is
+    integrated exactly, all before it by a log-mean-exp over samples. Where nothing is to sample, as
+    in one layer with a Gaussian posterior, both are exact (up to the likelihood's quadrature).
     """
-    network = model.network
-    num_rows = batch.inputs.shape[0]
-    shape = (sum(network.inner_widths), num_samples if network.inner_widths else 1, num_rows)
-    white_noise = jax.random.normal(key, shape, batch.inputs.dtype)
-    mean, variance = network.propagate(batch.inputs.T, white_noise)
+    mean, variance = model.network.propagate(batch.inputs.T, noise)
     targets = batch.targets.T
     if alpha == 0:
         return jnp.mean(model.likelihood.expected_log_prob(targets, mean, variance), axis=0)
@@ -56,18 +52,20 @@ def data_fit(
 def bound(
     model: DeepModel,
     batch: Batch,
+    noise: SampleNoise,
     key: PRNGKeyArray,
     *,
     num_data: float | Float[Array, ""],
     alpha: float = 0.0,
-    num_samples: int = 1,
 ) -> Float[Array, ""]:
     """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l.
 
-    The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased.
+    The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased. `noise` is that
+    of the samples sent through the network, from `draw_sample_noise`; the key is for what layers
+    draw besides.
     """
-    redraw_key, sample_key = jax.random.split(key)
+    redraw_key, kl_key = jax.random.split(key)
     model = eqx.tree_at(lambda m: m.network, model, model.network.redraw_noise(redraw_key))
-    fit = data_fit(model, batch, sample_key, alpha, num_samples)
+    fit = data_fit(model, batch, noise, alpha)
     scale = num_data / batch.inputs.shape[0]
-    return scale * jnp.sum(batch.weights * fit) - model.network.kl()
+    return scale * jnp.sum(batch.weights * fit) - model.network.kl(kl_key)

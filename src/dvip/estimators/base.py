@@ -18,9 +18,10 @@ from dvip.estimators.saving import save_estimator
 from dvip.estimators.scaling import Standardiser
 from dvip.estimators.shapes import as_rows
 from dvip.likelihoods import Likelihood
+from dvip.network import SampleNoise
 from dvip.objectives import DeepModel
 from dvip.precision import PRECISIONS, precision
-from dvip.prediction import draw_functions, white_noise
+from dvip.prediction import draw_functions, sample_noise
 from dvip.processes import ImplicitProcess
 from dvip.training import (
     ArrayData,
@@ -200,8 +201,8 @@ class DeepEstimator(BaseEstimator):
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.input_scaler_.transform(X).astype(self.precision)
 
-    def _white_noise(self) -> jax.Array:
-        return white_noise(self.model_.network, self.n_predictive_samples, self.seed_)
+    def _sample_noise(self) -> SampleNoise:
+        return sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
 
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
         """n functions of the last layer's units: f(X) has shape (n, rows, units)."""

@@ -79,7 +79,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         inputs = self._scaled(X)
         with precision(self.precision):
             probabilities = class_probabilities(
-                self.model_.network, self.model_.likelihood, inputs, self._white_noise()
+                self.model_.network, self.model_.likelihood, inputs, self._sample_noise()
             )
         probabilities = probabilities.astype(float)
         return probabilities / probabilities.sum(axis=1, keepdims=True)

@@ -106,7 +106,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         inputs = self._scaled(X)
         scale, offset = self.target_scaler_.scale[:, None], self.target_scaler_.mean[:, None]
         with precision(self.precision):
-            for mean, variance in moments(self.model_.network, inputs, self._white_noise()):
+            for mean, variance in moments(self.model_.network, inputs, self._sample_noise()):
                 mean, variance = (np.moveaxis(array, 2, 0) for array in (mean, variance))
                 yield mean * scale + offset, variance * np.square(scale)
 

@@ -1,6 +1,6 @@
 """Layers: a prior over functions and the approximate posterior of its units. One file each."""
 
-from dvip.layers.layer import Layer
+from dvip.layers.layer import GaussianLayer, Layer
 from dvip.layers.vip import VIPLayer
 
-__all__ = ["Layer", "VIPLayer"]
+__all__ = ["GaussianLayer", "Layer", "VIPLayer"]

@@ -5,21 +5,37 @@ import abc
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-__all__ = ["Layer"]
+__all__ = ["GaussianLayer", "Layer"]
 
 
 class Layer(eqx.Module):
-    """H units over a common input. It knows nothing of likelihoods or of other layers."""
+    """H units over a common input. It knows nothing of likelihoods or of other layers.
+
+    The posterior of a unit is a mixture of Gaussians: given some noise of the layer's own, which
+    each of the samples sent through a network has once for all inputs, it is Gaussian. A posterior
+    that is one Gaussian needs no such noise: that is a `GaussianLayer`.
+    """
 
     @abc.abstractmethod
-    def marginals(
-        self, inputs: Float[Array, "inputs batch"]
-    ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
-        """Mean and variance of q(f_h(x_n)) for each unit h and input n."""
+    def draw_sample_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
+        """The layer's noise in each of the samples sent through it; without leaves if it has none.
+
+        In every leaf the last axis is that of the samples.
+        """
 
     @abc.abstractmethod
-    def kl(self) -> Float[Array, ""]:
-        """KL(q | p) of the posterior from the prior, summed over the units."""
+    def conditionals(
+        self, inputs: Float[Array, "inputs samples_or_1 batch"], sample_noise: PyTree[Array]
+    ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
+        """Mean and variance of q(f_h(x) | noise) for each unit h, sample and input x of the sample.
+
+        Inputs that are the same in all samples have one for all; so has the result of a layer
+        without noise then.
+        """
+
+    @abc.abstractmethod
+    def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """KL(q | p) of the posterior from the prior, summed over the units, or an estimate."""
 
     @abc.abstractmethod
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
@@ -35,3 +51,35 @@ class Layer(eqx.Module):
         """The layer at the next training step; one whose prior noise is fixed is unchanged."""
         del key
         return self
+
+
+class GaussianLayer(Layer):
+    """A layer whose posterior is Gaussian, with its marginals and its KL in closed form."""
+
+    @abc.abstractmethod
+    def marginals(
+        self, inputs: Float[Array, "inputs batch"]
+    ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
+        """Mean and variance of q(f_h(x_n)) for each unit h and input n."""
+
+    @abc.abstractmethod
+    def kl(self) -> Float[Array, ""]:
+        """KL(q | p) of the posterior from the prior, summed over the units."""
+
+    def draw_sample_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
+        """None."""
+        del key, num_samples
+
+    def conditionals(
+        self, inputs: Float[Array, "inputs samples batch"], sample_noise: PyTree[Array]
+    ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
+        """The marginals: the inputs of all samples are one wide batch."""
+        del sample_noise
+        mean, variance = self.marginals(inputs.reshape(inputs.shape[0], -1))
+        shape = (mean.shape[0], *inputs.shape[1:])
+        return mean.reshape(shape), variance.reshape(shape)
+
+    def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The KL, exactly."""
+        del key
+        return self.kl()

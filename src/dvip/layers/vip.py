@@ -9,9 +9,10 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.layers.layer import Layer
+from dvip.layers.layer import GaussianLayer
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
 from dvip.products import product
@@ -19,16 +20,14 @@ from dvip.products import product
 __all__ = ["VIPLayer"]
 
 
-class VIPLayer(Layer):
+class VIPLayer(GaussianLayer):
     """H units that share a process (its samples have no unit axis) or have one each."""
 
     process: ImplicitProcess
     noise: Fixed
-    q_mean: Float[Array, "units samples"]
-    # The factor L of S_h = L Lᵀ: the logarithm of its diagonal, and its lower part, kept transposed
-    # because the features are multiplied by Lᵀ. The rest of the array is not used.
-    q_log_diagonal: Float[Array, "units samples"]
-    q_off_diagonal: Float[Array, "units samples samples"]
+    # (m_h, L_h)ᵀ with L_h the lower-triangular factor of S_h: the mean, then the rows of L_hᵀ with
+    # the logarithms of its diagonal. What would be below that diagonal is not used.
+    q: Float[Array, "units rows samples"]
     fresh_noise: bool = eqx.field(static=True)
 
     @classmethod
@@ -50,22 +49,26 @@ class VIPLayer(Layer):
         return cls(
             process=process,
             noise=Fixed(process.draw_noise(noise_key, num_prior_samples)),
-            q_mean=jnp.zeros((num_units, num_prior_samples)),
-            q_log_diagonal=jnp.full((num_units, num_prior_samples), math.log(q_scale)),
-            q_off_diagonal=jnp.zeros((num_units, num_prior_samples, num_prior_samples)),
+            q=jnp.tile(_start_of_q(num_prior_samples, q_scale), (num_units, 1, 1)),
             fresh_noise=fresh_noise,
         )
 
     @property
-    def _transposed_factor(self) -> Float[Array, "units samples samples"]:
-        """Lᵀ, upper triangular with a positive diagonal."""
-        diagonal = jnp.exp(self.q_log_diagonal)[..., None] * jnp.eye(self.q_mean.shape[1])
-        return jnp.triu(self.q_off_diagonal, 1) + diagonal
+    def _q_rows(self) -> Float[Array, "units rows samples"]:
+        """(m_h, L_h)ᵀ itself."""
+        rows, columns = np.indices(self.q.shape[1:])
+        upper = jnp.where(rows > columns + 1, 0.0, self.q)
+        return jnp.where(rows == columns + 1, jnp.exp(self.q), upper)
+
+    @property
+    def q_mean(self) -> Float[Array, "units samples"]:
+        """m of q(a) = N(m, S)."""
+        return self.q[:, 0]
 
     @property
     def q_factor(self) -> Float[Array, "units samples samples"]:
         """The lower-triangular factor L of S = L Lᵀ, with a positive diagonal."""
-        return jnp.swapaxes(self._transposed_factor, -1, -2)
+        return jnp.swapaxes(self._q_rows[:, 1:], -1, -2)
 
     def features(
         self, inputs: Float[Array, "inputs batch"]
@@ -80,20 +83,21 @@ class VIPLayer(Layer):
     def marginals(
         self, inputs: Float[Array, "inputs batch"]
     ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
-        """φᵀ m_h + m* and φᵀ S_h φ = ‖L_hᵀ φ‖²."""
-        prior_mean, features = self.features(inputs)
-        if len(features) == 1:  # a shared process: the same features for every unit
-            features = features[0]
-            mean = product(self.q_mean, features)
-        else:
-            mean = product(self.q_mean[:, None], features)[:, 0]
-        projected = product(self._transposed_factor, features)
-        return mean + prior_mean, jnp.sum(jnp.square(projected), axis=1)
+        """φᵀ m_h + m* and φᵀ S_h φ = ‖L_hᵀ φ‖².
+
+        As φ and m* are linear in the prior samples, both come from one product: the rows of
+        (m_h, L_h)ᵀ are centred and scaled in place of the (many more) samples.
+        """
+        prior_samples = self.process(self.noise.value, inputs)
+        rows = jnp.matmul(self._q_rows, _centring(self.q.shape[2]).astype(self.q.dtype))
+        rows = rows.at[:, 0].add(1 / self.q.shape[2])  # adds m*
+        projected = product(rows, prior_samples)
+        return projected[:, 0], jnp.sum(jnp.square(projected[:, 1:]), axis=1)
 
     def kl(self) -> Float[Array, ""]:
         """Σ_h KL(N(m_h, L_h L_hᵀ) | N(0, I))."""
-        squares = jnp.sum(jnp.square(self.q_mean)) + jnp.sum(jnp.square(self._transposed_factor))
-        return 0.5 * (squares - self.q_mean.size) - jnp.sum(self.q_log_diagonal)
+        log_diagonal = jnp.diagonal(self.q[:, 1:], axis1=1, axis2=2)
+        return 0.5 * (jnp.sum(jnp.square(self._q_rows)) - log_diagonal.size) - jnp.sum(log_diagonal)
 
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """Coefficients a_h ~ q(a_h) for each unit."""
@@ -114,3 +118,13 @@ class VIPLayer(Layer):
         num_samples = self.q_mean.shape[1]
         noise = Fixed(self.process.draw_noise(key, num_samples))
         return eqx.tree_at(lambda layer: layer.noise, self, noise)
+
+
+def _start_of_q(num_samples: int, scale: float) -> Float[np.ndarray, "rows samples"]:
+    """N(0, scale² I) as `VIPLayer.q` holds it."""
+    return np.eye(num_samples + 1, num_samples, -1) * math.log(scale)
+
+
+def _centring(num_samples: int) -> Float[np.ndarray, "samples samples"]:
+    """The matrix that makes features of prior samples: subtracts their mean, divides by √S."""
+    return (np.eye(num_samples) - 1 / num_samples) / math.sqrt(num_samples)

@@ -1,7 +1,7 @@
 """The Bayesian neural network as an implicit process: random weights make random functions."""
 
-import math
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -12,15 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.processes.process import ImplicitProcess
 from dvip.products import product
 
-__all__ = [
-    "ACTIVATIONS",
-    "BayesianNeuralNetwork",
-    "Dense",
-    "DenseNoise",
-    "GaussianEntries",
-    "check_activation",
-    "draw_dense_noise",
-]
+__all__ = ["ACTIVATIONS", "BayesianNeuralNetwork", "check_activation"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -29,51 +21,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "softplus": jax.nn.softplus,
     "cos": jnp.cos,
 }
-
-# The noise of one network layer, samples x outputs x inputs: its weights, and its biases.
-DenseNoise = tuple[Float[Array, "samples _ _"], Float[Array, "samples _ 1"]]
-
-
-class GaussianEntries(eqx.Module):
-    """Independent Gaussian entries mean + scale * noise; the mean is zero where it is None."""
-
-    mean: Float[Array, "..."] | None
-    log_scale: Float[Array, "..."]
-
-    @classmethod
-    def centred(cls, shape: tuple[int, ...], variance: float, zero_mean: bool) -> "GaussianEntries":
-        """Zero-mean entries with one mean and one scale for each element of `shape`."""
-        log_scale = jnp.full(shape, 0.5 * math.log(variance))
-        return cls(None if zero_mean else jnp.zeros(shape), log_scale)
-
-    def __call__(self, noise: Float[Array, "samples outputs inputs"]) -> Array:
-        """The entries that this noise stands for."""
-        entries = jnp.exp(self.log_scale) * noise
-        return entries if self.mean is None else entries + self.mean
-
-
-class Dense(eqx.Module):
-    """The distribution of one network layer's weights and biases."""
-
-    weights: GaussianEntries
-    biases: GaussianEntries
-
-
-def draw_dense_noise(
-    key: PRNGKeyArray, num_samples: int, shapes: Sequence[tuple[int, int]]
-) -> tuple[DenseNoise, ...]:
-    """Standard normal noise for network layers with weights of these shapes, and their biases."""
-    # One draw, cut into pieces: a generator for each piece would take longer to compile.
-    sizes = [size for rows, columns in shapes for size in (rows * columns, rows)]
-    white = jax.random.normal(key, (num_samples, sum(sizes)))
-    pieces = iter(jnp.split(white, np.cumsum(sizes)[:-1], axis=1))
-    return tuple(
-        (
-            next(pieces).reshape(num_samples, rows, columns),
-            next(pieces).reshape(num_samples, rows, 1),
-        )
-        for rows, columns in shapes
-    )
 
 
 def check_activation(name: str) -> None:
@@ -96,16 +43,25 @@ class BayesianNeuralNetwork(ImplicitProcess):
     constrained: bool = eqx.field(static=True, default=True)
     zero_mean: bool = eqx.field(static=True, default=False)
     num_inputs: int | None = eqx.field(static=True, default=None)
-    layers: tuple[Dense, ...] = ()
+    # Of each weight and bias, or of each group of them; no means are zero means.
+    mean: Float[Array, " groups"] | None = None
+    log_scale: Float[Array, " groups"] | None = None
 
     def __check_init__(self) -> None:
         check_activation(self.activation)
         if not self.hidden or any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden!r}: give at least one width, each at least 1.")
 
-    def _shapes(self, num_inputs: int) -> list[tuple[int, int]]:
-        widths = (num_inputs, *self.hidden, 1)
-        return list(zip(widths[1:], widths[:-1], strict=True))
+    def _shapes(self) -> list[tuple[int, int]]:
+        """Rows and columns of the parameters: the weights and the biases of each network layer."""
+        if self.num_inputs is None:
+            raise ValueError("Call initialise(num_inputs, key) before using the process.")
+        widths = (self.num_inputs, *self.hidden, 1)
+        pairs = zip(widths[1:], widths[:-1], strict=True)
+        return [shape for rows, columns in pairs for shape in ((rows, columns), (rows, 1))]
+
+    def _sizes(self) -> list[int]:
+        return [rows * columns for rows, columns in self._shapes()]
 
     def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "BayesianNeuralNetwork":
         """All means 0, all biases of variance 1, all weights of variance 1 / inputs.
@@ -114,40 +70,43 @@ class BayesianNeuralNetwork(ImplicitProcess):
         the functions smooth.
         """
         del key
+        network = dataclasses.replace(self, num_inputs=num_inputs)
+        variances = np.array([1 / columns for _, columns in network._shapes()])
+        if not self.constrained:
+            variances = np.repeat(variances, network._sizes())
+        log_scale = jnp.asarray(0.5 * np.log(variances), float)
+        mean = None if self.zero_mean else jnp.zeros_like(log_scale)
+        return dataclasses.replace(network, mean=mean, log_scale=log_scale)
 
-        def dense(rows: int, columns: int) -> Dense:
-            weights, biases = ((), ()) if self.constrained else ((rows, columns), (rows, 1))
-            return Dense(
-                GaussianEntries.centred(weights, 1 / columns, self.zero_mean),
-                GaussianEntries.centred(biases, 1.0, self.zero_mean),
-            )
-
-        return BayesianNeuralNetwork(
-            self.hidden,
-            self.activation,
-            self.constrained,
-            self.zero_mean,
-            num_inputs,
-            tuple(dense(*shape) for shape in self._shapes(num_inputs)),
-        )
-
-    def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> tuple[DenseNoise, ...]:
+    def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> Float[Array, "samples parameters"]:
         """Standard normal noise for every weight and bias of `num_samples` networks."""
-        if self.num_inputs is None:
-            raise ValueError("Call initialise(num_inputs, key) before drawing noise.")
-        return draw_dense_noise(key, num_samples, self._shapes(self.num_inputs))
+        return jax.random.normal(key, (num_samples, sum(self._sizes())))
+
+    def parameters(
+        self, noise: Float[Array, "samples parameters"]
+    ) -> list[Float[Array, "samples _ _"]]:
+        """Weights and biases, in turn, of all network layers."""
+        assert self.log_scale is not None  # noise comes from an initialised process
+        mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
+        scale_and_mean = jnp.stack([jnp.exp(self.log_scale), mean])
+        if self.constrained:
+            # A product with the groups' indicators: its derivative sums over each group at once.
+            groups = np.eye(len(self.log_scale), dtype=self.log_scale.dtype)
+            scale_and_mean = scale_and_mean @ np.repeat(groups, self._sizes(), axis=1)
+        entries = scale_and_mean[0] * noise + scale_and_mean[1]
+        pieces = jnp.split(entries, np.cumsum(self._sizes())[:-1], axis=1)
+        shapes = self._shapes()
+        return [piece.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def __call__(
-        self, noise: tuple[DenseNoise, ...], inputs: Float[Array, "inputs batch"]
+        self, noise: Float[Array, "samples parameters"], inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "samples batch"]:
         """All networks at all inputs. The batch is the last axis: the small products of a network
         layer then run along contiguous memory, which is three times faster than the other order."""
         activation = ACTIVATIONS[self.activation]
+        parameters = self.parameters(noise)
         values = inputs  # broadcasts over the samples in the first product
-        for index, (layer, (weight_noise, bias_noise)) in enumerate(
-            zip(self.layers, noise, strict=True)
-        ):
-            values = product(layer.weights(weight_noise), values) + layer.biases(bias_noise)
-            if index < len(self.layers) - 1:
-                values = activation(values)
-        return values[:, 0]
+        for weights, biases in zip(parameters[:-2:2], parameters[1:-2:2], strict=True):
+            values = activation(product(weights, values) + biases)
+        weights, biases = parameters[-2:]
+        return (product(weights, values) + biases)[:, 0]

@@ -14,14 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from dvip.processes.bnn import (
-    ACTIVATIONS,
-    Dense,
-    DenseNoise,
-    GaussianEntries,
-    check_activation,
-    draw_dense_noise,
-)
+from dvip.processes.bnn import ACTIVATIONS, check_activation
+from dvip.processes.gaussian_weights import Dense, DenseNoise, draw_dense_noise
 from dvip.processes.process import ImplicitProcess
 from dvip.products import product
 
@@ -161,16 +155,10 @@ class Convolutional(ImplicitProcess):
         """
         process = self.for_inputs_of_shape((num_inputs,))
 
-        def gaussian(weights: tuple[int, ...], biases: tuple[int, ...]) -> Dense:
-            return Dense(
-                GaussianEntries.centred(weights, 1 / weights[-1], zero_mean=False),
-                GaussianEntries.centred(biases, 1.0, zero_mean=False),
-            )
-
         shapes = process._filter_shapes()
         if self.bayesian_filters:
             layers: tuple[Filters | Dense, ...] = tuple(
-                gaussian((rows, taps), (rows, 1)) for rows, taps in shapes
+                Dense.centred((rows, taps), (rows, 1), taps) for rows, taps in shapes
             )
         else:
             drawn = draw_dense_noise(key, 1, shapes)
@@ -179,7 +167,8 @@ class Convolutional(ImplicitProcess):
                 for weights, biases in drawn
             )
         units = self.num_units or 1
-        dense = gaussian((units, 1, process._num_features), (units, 1, 1))
+        features = process._num_features
+        dense = Dense.centred((units, 1, features), (units, 1, 1), features)
         return replace(process, layers=layers, dense=dense)
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> Noise:

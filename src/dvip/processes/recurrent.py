@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from dvip.processes.bnn import Dense, DenseNoise, GaussianEntries, draw_dense_noise
+from dvip.processes.gaussian_weights import Dense, DenseNoise, draw_dense_noise
 from dvip.processes.process import ImplicitProcess
 from dvip.products import product
 
@@ -87,10 +87,7 @@ class Recurrent(ImplicitProcess):
 
         def dense(rows: int, columns: int) -> Dense:
             weights, biases = ((), ()) if self.constrained else ((rows, columns), (rows, 1))
-            return Dense(
-                GaussianEntries.centred(weights, 1 / columns, zero_mean=False),
-                GaussianEntries.centred(biases, 1.0, zero_mean=False),
-            )
+            return Dense.centred(weights, biases, columns)
 
         return replace(process, layers=tuple(dense(*shape) for shape in process._shapes()))
 

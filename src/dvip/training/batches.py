@@ -37,6 +37,11 @@ class ArrayData:
         """How many rows there are."""
         return len(self.inputs)
 
+    @property
+    def num_columns(self) -> int:
+        """How many numbers a row has, inputs, targets and weight together."""
+        return self.inputs.shape[1] + self.targets.shape[1] + 1
+
     def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
         """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
         rows = shuffled_rows(self.num_rows, seed, step * batch_size, num_steps * batch_size)

@@ -16,14 +16,17 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from dvip.network import SampleNoise
 from dvip.objectives import Batch, DeepModel, bound
 from dvip.parameters import combine, split_trainable
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 
 # Steps between two looks at the host: long enough that dispatch is negligible, short enough for a
-# live progress bar and a prompt answer to Ctrl-C.
+# live progress bar and a prompt answer to Ctrl-C; fewer where their data and noise would be more
+# than so many numbers.
 MAX_STEPS_AT_ONCE = 200
+MAX_NUMBERS_AT_ONCE = 2**23
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,10 @@ class Data(Protocol):
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
+
+    @property
+    def num_columns(self) -> int:
+        """How many numbers a row has, inputs, targets and weight together."""
 
     def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
         """The batches of `num_steps` steps from `step` on."""
@@ -106,19 +113,28 @@ def _advance(
     """One step for each batch of the piece. All parameters are one vector for the optimiser."""
     adam = optax.scale_by_adam()
     parameters, unravel = ravel_pytree(state.parameters)
+    # Drawn for all steps at once: the generator has a cost a call that is as large as a layer's.
+    network = combine(state.parameters, piece.fixed).network
+    num_steps, num_rows = piece.batches.inputs.shape[:2]
+    noises = network.draw_sample_noise(
+        jax.random.fold_in(piece.key, state.step), num_steps * num_samples, num_rows
+    ).split(num_steps)
 
-    def loss(parameters: Float[Array, " parameters"], batch: Batch, key: PRNGKeyArray) -> Array:
+    def loss(
+        parameters: Float[Array, " parameters"],
+        batch: Batch,
+        noise: SampleNoise,
+        key: PRNGKeyArray,
+    ) -> Array:
         model = combine(unravel(parameters), piece.fixed)
-        value = bound(
-            model, batch, key, num_data=piece.num_data, alpha=alpha, num_samples=num_samples
-        )
+        value = bound(model, batch, noise, key, num_data=piece.num_data, alpha=alpha)
         return -value / piece.num_data
 
-    def step(carry: tuple, xs: tuple[Batch, Array]) -> tuple[tuple, Array]:
+    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array]) -> tuple[tuple, Array]:
         parameters, last_finite, optimiser, count, finite = carry
-        batch, learning_rate = xs
+        batch, noise, learning_rate = xs
         key = jax.random.fold_in(piece.key, count)
-        value, gradient = jax.value_and_grad(loss)(parameters, batch, key)
+        value, gradient = jax.value_and_grad(loss)(parameters, batch, noise, key)
         updates, new_optimiser = adam.update(gradient, optimiser)
         finite = finite & jnp.isfinite(value) & jnp.all(jnp.isfinite(gradient))
         new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
@@ -127,8 +143,17 @@ def _advance(
         return (*kept, finite), -value * piece.num_data
 
     carry = (parameters, *state[1:])
-    carry, bounds = jax.lax.scan(step, carry, (piece.batches, piece.learning_rates))
+    carry, bounds = jax.lax.scan(step, carry, (piece.batches, noises, piece.learning_rates))
     return State(unravel(carry[0]), *carry[1:]), bounds
+
+
+def _steps_at_once(
+    model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings
+) -> int:
+    """How many steps a compiled call makes at most."""
+    numbers_of_a_row = data.num_columns + settings.num_samples * sum(model.network.inner_widths)
+    steps = MAX_NUMBERS_AT_ONCE // (batch_size * numbers_of_a_row)
+    return max(1, min(MAX_STEPS_AT_ONCE, steps))
 
 
 def train(
@@ -145,11 +170,11 @@ def train(
     parameters = jax.tree.map(lambda leaf: jnp.array(leaf, leaf.dtype), parameters)
     optimiser = optax.scale_by_adam().init(flat)
     state = State(parameters, jnp.array(flat), optimiser, jnp.array(0), jnp.array(True))
-    num_pieces = -(-settings.max_iter // MAX_STEPS_AT_ONCE)
+    batch_size = min(settings.batch_size, data.num_rows)
+    num_pieces = -(-settings.max_iter // _steps_at_once(model, data, batch_size, settings))
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
     # has a learning rate of zero.
     num_steps = -(-settings.max_iter // num_pieces)
-    batch_size = min(settings.batch_size, data.num_rows)
     key = jax.random.key(settings.seed, impl="rbg")
     history: list[float] = []
 
