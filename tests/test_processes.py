@@ -41,7 +41,7 @@ EXAMPLES = {
     "conv, random filters, for each unit": Convolutional(
         activation="sigmoid", bayesian_filters=True, num_units=2
     ),
-    "recurrent, several channels": Recurrent(hidden=3, sequence_shape=(1, 3), constrained=False),
+    "recurrent, unconstrained": Recurrent(hidden=3, constrained=False),
     "recurrent for each unit": PerUnit(Recurrent(hidden=3), 2),
 }
 NUM_SAMPLES, NUM_INPUTS, NUM_ROWS = 5, 3, 4
