@@ -13,8 +13,10 @@ from scipy.stats import norm
 
 from dvip import (
     BayesianNeuralNetwork,
+    Convolutional,
     GaussianProcess,
     NeuralSampler,
+    Recurrent,
     WarpedGaussianProcess,
 )
 from dvip.parameters import split_trainable
@@ -48,9 +50,18 @@ EXAMPLES = {
     "one for each unit": PerUnit(BayesianNeuralNetwork(hidden=(4,)), 2),
     "own": RandomWaves(),
     "own for each unit": PerUnit(RandomWaves(), 2),
+    "conv, tanh, random filters": Convolutional(activation="tanh", bayesian_filters=True),
+    "conv, one filter": Convolutional(filters=(1,), activation="cos", image_shape=(2, 2, 4)),
+    "conv for each unit": Convolutional(activation="softplus", num_units=2),
+    "conv, random filters, for each unit": Convolutional(
+        activation="sigmoid", bayesian_filters=True, num_units=2
+    ),
+    "recurrent, unconstrained": Recurrent(hidden=3, constrained=False),
+    "recurrent for each unit": PerUnit(Recurrent(hidden=3), 2),
 }
 NUM_SAMPLES, NUM_INPUTS, NUM_ROWS = 5, 3, 4
 INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
+IMAGES = np.random.default_rng(1).normal(size=(4 * 4, NUM_ROWS))
 
 
 @eqx.filter_jit
@@ -64,9 +75,19 @@ def evaluate(process, noise, inputs):
 
 
 @pytest.fixture(scope="module", params=EXAMPLES.values(), ids=EXAMPLES.keys())
-def process(request, double):
+def example(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def inputs(example):
+    return IMAGES if isinstance(example, Convolutional) else INPUTS
+
+
+@pytest.fixture(scope="module")
+def process(example, inputs, double):
     """An example with parameters away from where they start."""
-    return perturbed(request.param.initialise(NUM_INPUTS, random_key(0)))
+    return perturbed(example.initialise(len(inputs), random_key(0)))
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +96,12 @@ def noise(process):
 
 
 @pytest.fixture(scope="module")
-def values(process, noise):
-    return np.asarray(evaluate(process, noise, jnp.asarray(INPUTS)))
+def values(process, noise, inputs):
+    return np.asarray(evaluate(process, noise, jnp.asarray(inputs)))
 
 
 def test_values_have_a_row_for_each_function_and_a_column_for_each_input(process, values):
-    units = (2,) if isinstance(process, PerUnit) else ()
+    units = (2,) if getattr(process, "num_units", None) else ()
     assert values.shape == (*units, NUM_SAMPLES, NUM_ROWS)
     assert values.dtype == np.float64
     assert np.isfinite(values).all()
@@ -100,19 +121,19 @@ def test_draws_are_reproducible(process, noise):
     assert all(same(draw_noise(perturbed(process, 5), random_key(1))))
 
 
-def test_same_functions_at_any_batch(process, noise, values):
-    alone = [evaluate(process, noise, jnp.asarray(column[:, None])) for column in INPUTS.T]
+def test_same_functions_at_any_batch(process, noise, inputs, values):
+    alone = [evaluate(process, noise, jnp.asarray(column[:, None])) for column in inputs.T]
     np.testing.assert_allclose(np.concatenate(alone, -1), values, rtol=1e-12, atol=1e-14)
 
 
-def test_every_parameter_is_trained_and_matters(process, noise, values):
+def test_every_parameter_is_trained_and_matters(process, noise, inputs, values):
     readout = np.random.default_rng(2).normal(size=values.shape)
 
     def value(arguments):
         process, inputs = arguments
         return jnp.sum(readout * process(noise, inputs))
 
-    arguments = (process, jnp.asarray(INPUTS))
+    arguments = (process, jnp.asarray(inputs))
     trained, _ = split_trainable(process)
     gradient, _ = assert_gradient(value, arguments)
     for parameter, slope in zip(jax.tree.leaves(trained), jax.tree.leaves(gradient), strict=True):
@@ -278,9 +299,10 @@ def test_bad_options(options, message):
         BayesianNeuralNetwork(**options)
 
 
-def test_noise_needs_the_width_of_the_inputs():
+@pytest.mark.parametrize("process", [BayesianNeuralNetwork(), Convolutional(), Recurrent()])
+def test_noise_needs_the_width_of_the_inputs(process):
     with pytest.raises(ValueError, match="initialise"):
-        BayesianNeuralNetwork().draw_noise(random_key(0), 3)
+        process.draw_noise(random_key(0), 3)
 
 
 # Regularisation.

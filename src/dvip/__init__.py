@@ -10,6 +10,7 @@ __version__ = version("dvip")
 _HOMES = {
     "BayesianNeuralNetwork": "dvip.processes",
     "Classification": "dvip.likelihoods",
+    "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
     "DVIPRegressor": "dvip.estimators",
     "DeepGPClassifier": "dvip.estimators",
@@ -21,6 +22,7 @@ _HOMES = {
     "ModelFileError": "dvip.persistence",
     "NeuralSampler": "dvip.processes",
     "Probit": "dvip.likelihoods",
+    "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
     "SIPRegressor": "dvip.estimators",
     "TrainingDiverged": "dvip.training",
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
     from dvip.predictive import GaussianMixture
     from dvip.processes import (
         BayesianNeuralNetwork,
+        Convolutional,
         GaussianProcess,
         ImplicitProcess,
         NeuralSampler,
+        Recurrent,
         WarpedGaussianProcess,
     )
     from dvip.training import TrainingDiverged
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BayesianNeuralNetwork",
     "Classification",
+    "Convolutional",
     "DVIPClassifier",
     "DVIPRegressor",
     "DeepGPClassifier",
@@ -63,6 +68,7 @@ __all__ = [
     "ModelFileError",
     "NeuralSampler",
     "Probit",
+    "Recurrent",
     "RobustMax",
     "SIPRegressor",
     "TrainingDiverged",

@@ -104,8 +104,8 @@ def fit(
     prior: Annotated[
         str | None,
         typer.Option(
-            help="Prior over functions of dvip and sip: bnn, gp, neural-sampler, warped-gp; bnn by "
-            "default."
+            help="Prior over functions of dvip and sip: bnn, conv, gp, neural-sampler, recurrent, "
+            "warped-gp; bnn by default."
         ),
     ] = None,
     prior_samples: Annotated[

@@ -16,11 +16,13 @@ from dvip.architecture import MakeLayer, build_network, default_widths
 from dvip.compilation import use_compilation_cache
 from dvip.estimators.saving import save_estimator
 from dvip.estimators.scaling import Standardiser
+from dvip.estimators.shapes import as_rows
 from dvip.likelihoods import Likelihood
 from dvip.network import SampleNoise
 from dvip.objectives import DeepModel
 from dvip.precision import PRECISIONS, precision
 from dvip.prediction import draw_functions, sample_noise
+from dvip.processes import ImplicitProcess
 from dvip.training import (
     ArrayData,
     TrainingDiverged,
@@ -30,7 +32,7 @@ from dvip.training import (
     train,
 )
 
-__all__ = ["DeepEstimator", "check_count"]
+__all__ = ["DeepEstimator", "check_count", "one_each"]
 
 # Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
 SAMPLES_FOR_ALPHA = 10
@@ -66,6 +68,7 @@ class DeepEstimator(BaseEstimator):
     # Fitted attributes.
     model_: DeepModel
     input_scaler_: Standardiser
+    input_shape_: tuple[int, ...]
     n_features_in_: int
     n_iter_: int
     bound_history_: np.ndarray
@@ -86,6 +89,10 @@ class DeepEstimator(BaseEstimator):
     def _likelihood(self) -> tuple[Likelihood, int]:
         """The likelihood at its starting point, and how many units it reads."""
 
+    def _input_process(self) -> ImplicitProcess | None:
+        """The process that reads the inputs, where there is one."""
+        return None
+
     def _check_parameters(self) -> None:
         for name in self._counts:
             check_count(name, getattr(self, name))
@@ -100,10 +107,25 @@ class DeepEstimator(BaseEstimator):
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision={self.precision!r} must be one of {PRECISIONS}.")
 
+    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs, as rows, and targets of a training. Notes the natural shape of an input."""
+        X, shape = as_rows(X, self._input_process(), type(self).__name__)
+        X, y = validate_data(self, X, y, dtype=np.float64, **options)
+        self.input_shape_ = shape or X.shape[1:]
+        return X, y
+
+    def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
+        """One mean and scale for each column of a table, or each channel of images, sequences."""
+        process = self._input_process()
+        if process is not None:
+            process = process.for_inputs_of_shape(self.input_shape_)
+        num_channels = None if process is None else process.num_channels
+        self.input_scaler_ = Standardiser.fit(inputs, weights, num_channels)
+
     def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
         if self.n_units is None:
             return default_widths(num_inputs, self.n_layers, 1)[:-1]
-        widths = _one_each(self.n_units, self.n_layers - 1)
+        widths = one_each(self.n_units, self.n_layers - 1)
         if len(widths) != self.n_layers - 1 or not all(map(_is_count, widths)):
             raise ValueError(
                 f"n_units={self.n_units!r}: give one positive width, or a width for each of the "
@@ -112,7 +134,7 @@ class DeepEstimator(BaseEstimator):
         return tuple(map(int, widths))
 
     def _propagate_inputs(self) -> tuple[bool, ...]:
-        flags = _one_each(self.input_propagation, self.n_layers - 1)
+        flags = one_each(self.input_propagation, self.n_layers - 1)
         are_flags = all(isinstance(flag, bool | np.bool_) for flag in flags)
         if len(flags) != self.n_layers - 1 or not are_flags:
             raise ValueError(
@@ -182,6 +204,10 @@ class DeepEstimator(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled."""
         check_is_fitted(self)
+        process = self._input_process()
+        X, shape = as_rows(X, process, type(self).__name__)
+        if process is not None and shape is not None:
+            process.for_inputs_of_shape(self.input_shape_).for_inputs_of_shape(shape)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.input_scaler_.transform(X).astype(self.precision)
 
@@ -206,7 +232,7 @@ class DeepEstimator(BaseEstimator):
         save_estimator(self, path)
 
 
-def _one_each(given: Any, number: int) -> tuple:
+def one_each(given: Any, number: int) -> tuple:
     """What was given for each layer, or one thing for all of them."""
     return tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * number
 

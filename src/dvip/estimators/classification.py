@@ -7,10 +7,10 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.preprocessing import LabelEncoder
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
+from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.scaling import Standardiser, merge_duplicates
+from dvip.estimators.scaling import merge_duplicates
 from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS, Classification, Likelihood
 from dvip.objectives import DeepModel
 from dvip.precision import precision
@@ -32,12 +32,14 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (rows, inputs)
+            With a prior that reads images or sequences also (rows, height, width),
+            (rows, height, width, channels) or (rows, length, channels).
         y : array of shape (rows,)
             Labels of any type.
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = self._validated(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -51,7 +53,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         codes = encoder.transform(y).astype(np.float64)[:, None]
         inputs, targets, weights = merge_duplicates(X, codes, weights)
-        self.input_scaler_ = Standardiser.fit(inputs, weights)
+        self._fit_input_scaler(inputs, weights)
         self._train(inputs, targets, weights)
         return self
 

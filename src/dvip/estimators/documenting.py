@@ -35,7 +35,8 @@ SHARED_PARAMETERS: Mapping[str, tuple[str, str]] = {
     "input_propagation": (
         "bool or sequence of bool",
         "Whether an inner layer adds its input to its output (its leading principal components, "
-        "where the layer is narrower than its input); one for all inner layers, or one for each.",
+        "where the layer is narrower than its input); one for all inner layers, or one for each. "
+        "Around a layer that reads images or sequences nothing is propagated.",
     ),
     "likelihood": (
         '{"auto", "probit", "robustmax"} or Classification',
@@ -56,6 +57,8 @@ bound_history_ : array
     The mean of the bound over successive stretches of the training.
 n_iter_ : int
     Training steps done.
+input_shape_ : tuple of int
+    The shape of one input, such as (28, 28) for images; `n_features_in_` is its product.
 """
 
 Estimator = TypeVar("Estimator", bound=type)

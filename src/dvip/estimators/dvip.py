@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from dvip.architecture import MakeLayer
-from dvip.estimators.base import DeepEstimator, check_count
+from dvip.estimators.base import DeepEstimator, check_count, one_each
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.documenting import documented
 from dvip.estimators.regression import DeepRegressor
 from dvip.kernels import EmpiricalKernel
 from dvip.layers import Layer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Classification
-from dvip.processes import PROCESSES, ImplicitProcess, PerUnit
+from dvip.processes import PROCESSES, ImplicitProcess
 
 __all__ = ["DVIPClassifier", "DVIPRegressor"]
 
@@ -22,6 +22,9 @@ __all__ = ["DVIPClassifier", "DVIPRegressor"]
 # starts at its prior.
 INNER_Q_SCALE = 1e-5
 LAST_Q_SCALE = 1.0
+
+# The prior of inner layers where the one that was given reads images or sequences.
+INNER_PRIOR = "bnn"
 
 Prior = str | ImplicitProcess
 
@@ -44,7 +47,7 @@ class _DVIP(DeepEstimator):
         n_training_samples: int | None = None,
         n_units: int | Sequence[int] | None = None,
         input_propagation: bool | Sequence[bool] = True,
-        shared_prior: bool = True,
+        shared_prior: bool | Sequence[bool] | None = None,
         fresh_noise: bool = False,
         n_inducing: int | None = None,
         likelihood: str | Classification = "auto",
@@ -78,25 +81,59 @@ class _DVIP(DeepEstimator):
         if self.n_inducing is not None:
             check_count("n_inducing", self.n_inducing)
 
+    def _input_process(self) -> ImplicitProcess:
+        given: Any = self.prior
+        return _process(given[0] if isinstance(given, list | tuple) and given else given)
+
     def _processes(self) -> tuple[ImplicitProcess, ...]:
         """The process of each layer."""
         given: Any = self.prior
-        priors = tuple(given) if isinstance(given, list | tuple) else (given,) * self.n_layers
-        if len(priors) != self.n_layers:
+        first = self._input_process()
+        if isinstance(given, list | tuple):
+            inner = tuple(_process(prior) for prior in given[1:])
+        else:
+            # What leaves the first layer is no image or sequence any more.
+            inner = (_process(INNER_PRIOR) if first.structured else first,) * (self.n_layers - 1)
+        if len(inner) != self.n_layers - 1:
             raise ValueError(
-                f"prior has {len(priors)} entries for {self.n_layers} layers: give one prior, or "
-                "one for each layer."
+                f"prior has {1 + len(inner)} entries for {self.n_layers} layers: give one prior, "
+                "or one for each layer."
             )
-        return tuple(_process(prior) for prior in priors)
+        for process in inner:
+            if process.structured:
+                raise ValueError(
+                    f"prior={given!r}: {type(process).__name__} reads images or sequences, which "
+                    "only the first layer sees."
+                )
+        return (first.for_inputs_of_shape(self.input_shape_), *inner)
+
+    def _shared_priors(self) -> tuple[bool, ...]:
+        """Whether the units share the prior functions, layer by layer."""
+        given = one_each(self.shared_prior, self.n_layers)
+        if len(given) != self.n_layers or not all(
+            flag is None or isinstance(flag, bool | np.bool_) for flag in given
+        ):
+            raise ValueError(
+                f"shared_prior={self.shared_prior!r}: give True, False, None, or one of them for "
+                f"each of the {self.n_layers} layers."
+            )
+        return tuple(
+            process.shared_by_units if flag is None else bool(flag)
+            for flag, process in zip(given, self._processes(), strict=True)
+        )
+
+    def _propagate_inputs(self) -> tuple[bool, ...]:
+        flags = zip(super()._propagate_inputs(), self._processes(), strict=True)
+        return tuple(flag and not process.structured for flag, process in flags)
 
     def _layer_maker(self) -> MakeLayer:
-        processes = self._processes()
+        processes, shared = self._processes(), self._shared_priors()
         num_samples, fresh_noise = int(self.n_prior_samples), bool(self.fresh_noise)
 
         def make_layer(index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray) -> Layer:
             process = processes[index]
-            if not self.shared_prior:
-                process = PerUnit(process, num_units)
+            if not shared[index]:
+                process = process.one_for_each_unit(num_units)
             num_inputs = inputs.shape[1]
             q_scale = LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE
             if self.n_inducing is None:
@@ -140,10 +177,12 @@ _OWN_PARAMETERS = {
         "prior's covariances are estimated from; the paper takes 2,000.",
     ),
     "prior": (
-        '{"bnn", "gp", "neural-sampler", "warped-gp"}, process or sequence of them',
+        '{"bnn", "conv", "gp", "neural-sampler", "recurrent", "warped-gp"}, process or sequence',
         "The prior over functions: a name, an object such as "
         '`BayesianNeuralNetwork(hidden=(20, 20), activation="relu")` or '
-        '`GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer.',
+        '`GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer. '
+        '"conv" is for images and "recurrent" for sequences: they are the prior of the first '
+        'layer, and if given alone, later layers have "bnn".',
     ),
     "max_iter": (
         "int",
@@ -157,8 +196,10 @@ _OWN_PARAMETERS = {
         "linear combination of its prior functions.",
     ),
     "shared_prior": (
-        "bool",
-        "Whether the units of a layer share their prior functions, or have their own, at a cost.",
+        "bool or sequence of bool",
+        "Whether the units of a layer share their prior functions, or have their own, at a cost; "
+        "one for all layers, or one for each. By default they share them, except in a "
+        "convolutional layer, where units share the filters only.",
     ),
     "fresh_noise": ("bool", "Whether prior functions are drawn anew at every training step."),
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite, validate_data
+from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.scaling import Standardiser, merge_duplicates
@@ -35,17 +35,19 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         Parameters
         ----------
         X : array or DataFrame of shape (rows, inputs)
+            With a prior that reads images or sequences also (rows, height, width),
+            (rows, height, width, channels) or (rows, length, channels).
         y : array of shape (rows,) or (rows, targets)
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        X, y = self._validated(X, y, multi_output=True, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         assert_all_finite(y, input_name="y")  # objects among them were not looked at before
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         self.target_shape_ = y.shape[1:]
         inputs, targets, weights = merge_duplicates(X, y.reshape(len(y), -1), weights)
-        self.input_scaler_ = Standardiser.fit(inputs, weights)
+        self._fit_input_scaler(inputs, weights)
         self.target_scaler_ = Standardiser.fit(targets, weights)
         mean, scale = self.target_scaler_.mean, self.target_scaler_.scale
         fits = (scale > 1 / MAX_TARGET_SCALE) & (scale < MAX_TARGET_SCALE)

@@ -13,27 +13,44 @@ MAX_SCALED = 1e6
 
 @dataclass(frozen=True)
 class Standardiser:
-    """z = (value - mean) / scale for each column; a constant column has scale 1."""
+    """z = (value - mean) / scale for each column; what is constant has scale 1."""
 
     mean: Float[np.ndarray, " columns"]
     scale: Float[np.ndarray, " columns"]
 
     @classmethod
     def fit(
-        cls, values: Float[np.ndarray, "rows columns"], weights: Float[np.ndarray, " rows"]
+        cls,
+        values: Float[np.ndarray, "rows columns"],
+        weights: Float[np.ndarray, " rows"],
+        num_channels: int | None = None,
     ) -> "Standardiser":
-        """Weighted mean and standard deviation of each column."""
+        """Weighted mean and standard deviation of each column.
+
+        Columns that are pixels or times, with the channels next to each other, share those of
+        their channel: a pixel that is almost always black would be blown up by its own.
+        """
+        num_columns = values.shape[1]
+        num_channels = num_channels or num_columns
+
+        def by_channel(columns: np.ndarray) -> np.ndarray:
+            return columns.reshape(-1, num_channels)
+
+        def by_column(channels: np.ndarray) -> np.ndarray:
+            return np.tile(channels, num_columns // num_channels)
+
         # Dividing by the largest magnitude first keeps the squares of huge values finite.
-        largest = np.abs(values).max(axis=0)
+        largest = by_channel(np.abs(values).max(axis=0)).max(axis=0)
         largest[largest == 0] = 1.0
-        reduced = values / largest
-        mean = np.average(reduced, axis=0, weights=weights)
-        std = np.sqrt(np.average(np.square(reduced - mean), axis=0, weights=weights))
+        reduced = values / by_column(largest)
+        mean = by_channel(np.average(reduced, axis=0, weights=weights)).mean(axis=0)
+        squares = np.average(np.square(reduced - by_column(mean)), axis=0, weights=weights)
+        std = np.sqrt(by_channel(squares).mean(axis=0))
         # A constant column may have a standard deviation of a few roundings. One whose standard
         # deviation is too small to divide by is as good as constant.
         scale = std * largest
         constant = (std <= 1e-14) | (scale < np.finfo(float).tiny)
-        return cls(mean * largest, np.where(constant, 1.0, scale))
+        return cls(by_column(mean * largest), by_column(np.where(constant, 1.0, scale)))
 
     def transform(self, values: Float[np.ndarray, "rows columns"]) -> np.ndarray:
         """Values to z."""

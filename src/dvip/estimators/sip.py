@@ -12,7 +12,6 @@ from dvip.architecture import MakeLayer
 from dvip.estimators.dvip import _DVIP, Prior
 from dvip.estimators.regression import DeepRegressor
 from dvip.layers import SIPLayer
-from dvip.processes import PerUnit
 
 __all__ = ["SIPRegressor"]
 
@@ -122,7 +121,7 @@ class SIPRegressor(DeepRegressor, _DVIP):
         self.verbose = verbose
 
     def _layer_maker(self) -> MakeLayer:
-        processes = self._processes()
+        processes, shared = self._processes(), self._shared_priors()
 
         def make_layer(
             index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
@@ -132,7 +131,7 @@ class SIPRegressor(DeepRegressor, _DVIP):
             assert self.n_inducing is not None  # one of the counts that are checked
             rows = _random_rows(rows_key, len(inputs), int(self.n_inducing))
             return SIPLayer.create(
-                process if self.shared_prior else PerUnit(process, num_units),
+                process if shared[index] else process.one_for_each_unit(num_units),
                 jnp.asarray(inputs)[rows].T,
                 num_units,
                 int(self.n_prior_samples),

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.processes.process import ImplicitProcess
 from dvip.products import product
 
-__all__ = ["ACTIVATIONS", "BayesianNeuralNetwork"]
+__all__ = ["ACTIVATIONS", "BayesianNeuralNetwork", "check_activation"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
@@ -21,6 +21,13 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "softplus": jax.nn.softplus,
     "cos": jnp.cos,
 }
+
+
+def check_activation(name: str) -> None:
+    """Raises an error if there is no activation of that name."""
+    if name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise ValueError(f"activation={name!r} is not known; choose from {known}.")
 
 
 class BayesianNeuralNetwork(ImplicitProcess):
@@ -45,9 +52,7 @@ class BayesianNeuralNetwork(ImplicitProcess):
     log_scale: Float[Array, " groups"] | None = None
 
     def __check_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            known = ", ".join(ACTIVATIONS)
-            raise ValueError(f"activation={self.activation!r} is not known; choose from {known}.")
+        check_activation(self.activation)
         if not self.hidden or any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden!r}: give at least one width, each at least 1.")
 

@@ -1,6 +1,7 @@
 """The protocol of an implicit process f(x) = g_θ(x, z): what a prior over functions must offer."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -16,6 +17,28 @@ class ImplicitProcess(eqx.Module):
     fields are the parameters θ, absent until `initialise` has been told the width of the inputs.
     Noise z is drawn separately, so that the same functions can be evaluated anywhere.
     """
+
+    # Whether it reads images or sequences rather than columns of a table. Only the first layer's
+    # process can: what leaves a layer has no shape. Nothing is propagated around such a layer.
+    structured: ClassVar[bool] = False
+    # Whether the units of a layer share their functions where nobody says otherwise.
+    shared_by_units: ClassVar[bool] = True
+
+    def for_inputs_of_shape(self, shape: tuple[int, ...]) -> "ImplicitProcess":
+        """This process, told the shape of one input; a ValueError where it cannot read that."""
+        del shape
+        return self
+
+    @property
+    def num_channels(self) -> int | None:
+        """The length of an input's last axis, over which alone structured inputs are scaled."""
+        return None
+
+    def one_for_each_unit(self, num_units: int) -> "ImplicitProcess":
+        """This process with functions of its own for each unit of a layer."""
+        from dvip.processes.per_unit import PerUnit  # which is an implicit process itself
+
+        return PerUnit(self, num_units)
 
     @abc.abstractmethod
     def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "ImplicitProcess":

@@ -1,0 +1,94 @@
+"""MNIST with a convolutional first layer: accuracy, test log-likelihood, seconds.
+
+    DVIP_DATA=... python benchmarks/images.py
+    DVIP_DATA=... python benchmarks/images.py --options '{"max_iter": 3000}'
+
+`DVIP_DATA` holds `mnist/` with the four original files, gzipped. The model has two layers of 30 and
+10 units, as the paper's DVIP 2. Results go to `benchmarks/results/images.json`, one entry a run,
+and as a table to `images.md`.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from dvip import DVIPClassifier, __version__
+
+SETTINGS = {"n_layers": 2, "n_units": 30, "prior": "conv", "random_state": 0}
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """An array in the IDX format: its number of dimensions, their sizes, then bytes."""
+    content = gzip.decompress(path.read_bytes())
+    sizes = np.frombuffer(content, ">i4", count=content[3], offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + sizes.nbytes).reshape(sizes)
+
+
+def load_mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    folder = Path(os.environ["DVIP_DATA"]) / "mnist"
+    train, test = (
+        [read_idx(folder / f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")]
+        for part in ("train", "t10k")
+    )
+    return (*train, *test)
+
+
+def run(options: dict) -> dict:
+    images, labels, test_images, test_labels = load_mnist()
+    start = time.perf_counter()
+    model = DVIPClassifier(**SETTINGS, **options, verbose=True).fit(images, labels)
+    trained = time.perf_counter()
+    probabilities = model.predict_proba(test_images)
+    of_label = probabilities[np.arange(len(test_labels)), test_labels]
+    return {
+        "dataset": "mnist",
+        "options": options,
+        "version": __version__,
+        "accuracy": float(np.mean(probabilities.argmax(axis=1) == test_labels)),
+        "log_likelihood": float(np.log(of_label).mean()),
+        "bound": float(model.bound_history_[-1] / len(labels)),
+        "seconds": round(trained - start, 1),
+        "prediction_seconds": round(time.perf_counter() - trained, 1),
+    }
+
+
+def summarise(runs: list[dict]) -> str:
+    lines = ["| options | accuracy | log-likelihood | seconds | seconds, prediction |"]
+    lines.append("|---|---|---|---|---|")
+    for entry in runs:
+        options = ", ".join(f"{name}={value}" for name, value in entry["options"].items())
+        lines.append(
+            f"| {options or 'default'} | {100 * entry['accuracy']:.2f} % "
+            f"| {entry['log_likelihood']:.4f} | {entry['seconds']:.0f} "
+            f"| {entry['prediction_seconds']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--options", type=json.loads, default={}, help="of DVIPClassifier, as JSON")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/images.json")
+    arguments = parser.parse_args()
+    entry = run(arguments.options)
+    print(entry, flush=True)
+    runs = json.loads(arguments.out.read_text()) if arguments.out.exists() else []
+    runs = [old for old in runs if old["options"] != entry["options"]] + [entry]
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = arguments.out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(runs, indent=1))
+    temporary.replace(arguments.out)
+    table = summarise(runs)
+    arguments.out.with_suffix(".md").write_text(table + "\n")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
