@@ -1,5 +1,6 @@
 """Convolutional and recurrent processes against NumPy; images and sequences in the estimators."""
 
+import copy
 import math
 from typing import Any
 
@@ -168,6 +169,12 @@ def of_sequences():
     return DVIPRegressor(**SETTINGS, prior="recurrent", learning_rate=0.05).fit(SEQUENCES, NEXT)
 
 
+def blocks(fitted, **options):
+    """The blocks of the same estimator with other options, at their starting point."""
+    model = copy.copy(fitted).set_params(**options)
+    return model._build(np.zeros((5, 64), np.float32)).network.blocks
+
+
 def test_they_learn(of_images, of_sequences):
     assert of_images.score(IMAGES, LABELS) > 0.8
     assert of_sequences.score(SEQUENCES, NEXT) > 0.5
@@ -182,9 +189,8 @@ def test_only_the_first_layer_reads_them(of_images, of_sequences):
         assert type(first.layer.process) is process
         assert type(second.layer.process) is BayesianNeuralNetwork
         assert first.propagation is None
-    deeper = DVIPRegressor(n_layers=3, prior="conv", max_iter=1, batch_size=5, n_prior_samples=3)
-    deeper.fit(IMAGES[:20], LABELS[:20])
-    assert [b.propagation is None for b in deeper.model_.network.blocks] == [True, False, True]
+    deeper = blocks(of_images, n_layers=3)
+    assert [block.propagation is None for block in deeper] == [True, False, True]
 
 
 def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
@@ -204,32 +210,28 @@ def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
 
 
 def test_scikit_learns_tools_take_images():
-    quick = {**SETTINGS, "max_iter": 1}
-    scores = cross_val_score(DVIPClassifier(**quick, prior="conv"), IMAGES, LABELS, cv=2)
-    assert np.isfinite(scores).all()
+    scores = cross_val_score(DVIPClassifier(**SETTINGS, prior="conv"), IMAGES, LABELS, cv=2)
+    assert (scores > 0.7).all()
 
 
-@pytest.mark.parametrize(
-    "prior",
-    ["conv", Convolutional(filters=(2,), activation="cos", image_shape=(8, 8, 1)), "recurrent"],
-    ids=str,
-)
-def test_loaded_models_predict_bit_equally(prior, tmp_path):
-    model = DVIPClassifier(**{**SETTINGS, "max_iter": 3}, prior=prior).fit(IMAGES, LABELS)
-    model.save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    assert loaded.input_shape_ == model.input_shape_
-    assert np.array_equal(loaded.predict_proba(IMAGES), model.predict_proba(IMAGES))
-    with pytest.raises(ValueError, match="expected"):
-        loaded.predict(IMAGES.reshape(200, 4, 16))
+def test_loaded_models_predict_bit_equally(of_images, of_sequences, tmp_path):
+    own = Convolutional(filters=(2,), activation="cos", image_shape=(8, 8, 1))
+    with_options = DVIPClassifier(**SETTINGS, prior=own).fit(IMAGES.reshape(200, 64), LABELS)
+    for model, X in ((of_images, IMAGES), (of_sequences, SEQUENCES), (with_options, IMAGES)):
+        model.save(tmp_path / "model")
+        loaded = load(tmp_path / "model")
+        assert loaded.input_shape_ == model.input_shape_
+        predictions = (getattr(m, "predict_proba", m.predict)(X) for m in (model, loaded))
+        assert np.array_equal(*predictions)
+        with pytest.raises(ValueError, match="expected"):
+            loaded.predict(X[:, :3])
 
 
 def test_who_shares_prior_functions(of_images):
     def processes(**options):
-        model = DVIPClassifier(**{**SETTINGS, "max_iter": 1, "prior": "conv", **options})
-        return [b.layer.process for b in model.fit(IMAGES, LABELS).model_.network.blocks]
+        return [block.layer.process for block in blocks(of_images, **options)]
 
-    first, second = (block.layer.process for block in of_images.model_.network.blocks)
+    first, second = processes()
     assert first.num_units == 4
     assert isinstance(second, BayesianNeuralNetwork)
     first, second = processes(shared_prior=True)
