@@ -232,8 +232,9 @@ def pooled_convolution(
 
     The four places that a pooling chooses from lie in one window of 4 x 4 pixels. One product
     computes all four, with the filters at four positions of the window, for windows two pixels
-    apart; a quarter of the windows, and no strided reads in the pooling. With its derivative it
-    takes a third of the time of separate steps, and a sixth of that of XLA's own convolution.
+    apart; a quarter of the windows, and no strided reads in the pooling. Measured with its
+    derivative on 100 images of 28 x 28, it takes a third of the time of patches, product and
+    pooling in turn, and a seventh of that of XLA's own convolution and pooling.
     """
     channels, height, width, batch = image.shape
     rows, columns = (height - 2) // 2, (width - 2) // 2
