@@ -11,7 +11,8 @@ from examples import SMALL_NETWORK, TINY_SIP, make_sip_layer, random_key, regres
 from dvip import SIPRegressor
 from dvip.density_ratio import classification_loss, kl_from_samples
 from dvip.layers.perceptron import Perceptrons
-from dvip.layers.sip import JITTER, SIPLayer
+from dvip.layers.sip import SIPLayer
+from dvip.layers.whitening import FIRST_JITTER
 from dvip.objectives import Batch, DeepModel, data_fit
 from dvip.processes import PerUnit
 
@@ -27,7 +28,8 @@ def numpy_conditional(layer, whitened, unit):
     samples = samples[min(unit, len(samples) - 1)] if samples.ndim == 3 else samples
     mean, covariance = samples.mean(axis=0), np.cov(samples.T)
     within = covariance[NUM_ROWS:, NUM_ROWS:]
-    within = within + JITTER * (1 + np.diag(within).max()) * np.eye(len(within))
+    jitter = FIRST_JITTER[within.dtype] * np.diag(within).mean()
+    within = within + jitter * np.eye(len(within))
     values = mean[NUM_ROWS:] + np.linalg.cholesky(within) @ whitened
     weights = np.linalg.solve(within, covariance[NUM_ROWS:, :NUM_ROWS]).T
     return (

@@ -16,7 +16,7 @@ from dvip.layers import Layer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Classification
 from dvip.processes import PROCESSES, ImplicitProcess
 
-__all__ = ["DVIPClassifier", "DVIPRegressor"]
+__all__ = ["DVIP_PARAMETERS", "DVIPClassifier", "DVIPRegressor"]
 
 # Starting scales of q(a). Inner layers start as their input, almost without noise; the last layer
 # starts at its prior.
@@ -165,7 +165,8 @@ def _process(prior: Any) -> ImplicitProcess:
     raise ValueError(f"prior={prior!r} is not known: use {known} or an ImplicitProcess object.")
 
 
-_OWN_PARAMETERS = {
+# Type and meaning of the parameters that are DVIP's own.
+DVIP_PARAMETERS = {
     "n_layers": (
         "int",
         "Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.",
@@ -205,7 +206,7 @@ _OWN_PARAMETERS = {
 }
 
 
-@documented(_OWN_PARAMETERS)
+@documented(DVIP_PARAMETERS)
 class DVIPRegressor(DeepRegressor, _DVIP):
     """Regression with a deep variational implicit process.
 
@@ -213,6 +214,6 @@ class DVIPRegressor(DeepRegressor, _DVIP):
     """
 
 
-@documented(_OWN_PARAMETERS)
+@documented(DVIP_PARAMETERS)
 class DVIPClassifier(DeepClassifier, _DVIP):
     """Classification with a deep variational implicit process, with labels of any type."""

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from dvip.architecture import MakeLayer
-from dvip.estimators.dvip import _DVIP, Prior
+from dvip.estimators.documenting import documented
+from dvip.estimators.dvip import _DVIP, DVIP_PARAMETERS, Prior
 from dvip.estimators.regression import DeepRegressor
 from dvip.layers import SIPLayer
 
@@ -21,6 +22,26 @@ INNER_Q_SCALE = 0.01
 LAST_Q_SCALE = 1.0
 
 
+@documented(
+    {
+        **DVIP_PARAMETERS,
+        "n_layers": ("int", "Layers. One is the SIP of the literature."),
+        "n_inducing": (
+            "int",
+            "Inducing inputs of a layer; learned, and started at random rows of the data.",
+        ),
+        "n_prior_samples": (
+            "int",
+            "Prior functions that a layer's means and covariances are estimated from. Use more "
+            "than `n_inducing`.",
+        ),
+        "max_iter": ("int", "Training steps."),
+        "n_training_samples": (
+            "int",
+            "Samples propagated in a training step, over which the α-energy takes its expectation.",
+        ),
+    }
+)
 class SIPRegressor(DeepRegressor, _DVIP):
     """Regression with a sparse implicit process, or with a deep one.
 
@@ -28,56 +49,6 @@ class SIPRegressor(DeepRegressor, _DVIP):
     noise into samples of it, so that even the predictions of one layer are not Gaussian but
     mixtures. Its divergence from the prior is estimated by a classifier, trained along with all
     else. Inputs and targets are scaled inside.
-
-    Parameters
-    ----------
-    n_layers : int, default 1
-        Layers. One is the SIP of the literature.
-    n_inducing : int, default 50
-        Inducing inputs of a layer; learned, and started at random rows of the data.
-    n_prior_samples : int, default 100
-        Prior functions that a layer's means and covariances are estimated from. Use more than
-        `n_inducing`.
-    prior : {"bnn"}, process or sequence of them, default "bnn"
-        The prior over functions: a name, an object such as
-        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, one of your own class, or one
-        for each layer.
-    alpha : float from 0 to 1, default 0.5
-        Of the α-energy; 0 is the ELBO.
-    max_iter : int, default 10000
-        Training steps.
-    batch_size : int, default 100
-        Rows a step.
-    learning_rate : float, default 0.01
-        Of Adam at the first step; it falls to zero along a cosine.
-    n_predictive_samples : int, default 100
-        Samples propagated for a prediction: the components of the mixture.
-    n_training_samples : int, default 10
-        Samples propagated in a training step, over which the α-energy takes its expectation.
-    n_units : int or sequence of int, optional
-        Units of each inner layer. By default as many as inputs, 30 at most.
-    input_propagation : bool or sequence of bool, default True
-        Whether an inner layer adds its input to its output (its leading principal components, where
-        the layer is narrower than its input); one for all inner layers, or one for each.
-    shared_prior : bool, default True
-        Whether the units of a layer share their prior functions, or have their own, at a cost.
-    fresh_noise : bool, default False
-        Whether the prior functions are drawn anew at every training step.
-    precision : {"float32", "float64"}, default "float32"
-        Of all computations of the model.
-    random_state : int, RandomState or None, default 0
-        The same number gives the same model.
-    verbose : bool, default False
-        Whether to show a progress bar, on a terminal.
-
-    Attributes
-    ----------
-    model_ : DeepModel
-        The trained network and likelihood.
-    bound_history_ : array
-        The mean of the bound over successive stretches of the training.
-    n_iter_ : int
-        Training steps done.
     """
 
     _counts: ClassVar[tuple[str, ...]] = (*_DVIP._counts, "n_inducing", "n_training_samples")

@@ -59,8 +59,9 @@ class WhitenedGaussian(eqx.Module):
 
     def kl(self) -> Float[Array, ""]:
         """Σ_h KL(N(m_h, L_h L_hᵀ) | N(0, I))."""
-        log_diagonal = jnp.diagonal(self.q[:, 1:], axis1=1, axis2=2)
-        return 0.5 * (jnp.sum(jnp.square(self.rows)) - log_diagonal.size) - jnp.sum(log_diagonal)
+        rows, columns = np.indices(self.q.shape[1:])
+        log_diagonal = jnp.where(rows == columns + 1, self.q, 0.0)
+        return jnp.sum(0.5 * jnp.square(self.rows) - log_diagonal) - 0.5 * self.mean.size
 
     def draw(self, key: PRNGKeyArray) -> Float[Array, "units coefficients"]:
         """Coefficients a_h ~ q(a_h) for each unit."""

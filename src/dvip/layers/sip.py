@@ -18,20 +18,18 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.density_ratio import kl_from_samples
 from dvip.layers.layer import Layer
 from dvip.layers.perceptron import Perceptrons
+from dvip.layers.whitening import inverse_factors
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
 from dvip.products import product
 
 __all__ = ["SIPLayer"]
 
-# The variance of the jitter, relative to the prior's, and at least.
-JITTER = 1e-5
 HIDDEN_WIDTHS = (50, 50)
 NUM_SAMPLER_INPUTS = 100
 
@@ -70,7 +68,7 @@ class Inducing(NamedTuple):
 
     mean: Float[Array, "outputs inducing 1"]
     jitter_scale: Float[Array, "outputs 1 1"]
-    factor: Float[Array, "outputs inducing inducing"]
+    whitening: Float[Array, "outputs inducing inducing"]
     projection: Float[Array, "outputs inducing samples"]
 
     @classmethod
@@ -79,14 +77,11 @@ class Inducing(NamedTuple):
         prior_mean: Float[Array, "outputs inducing"],
         features: Float[Array, "outputs samples inducing"],
     ) -> "Inducing":
-        """L and A from m*(Z) and φ(Z)."""
+        """L⁻¹ and A from m*(Z) and φ(Z)."""
         transposed = jnp.swapaxes(features, -1, -2)
-        covariance = jnp.matmul(transposed, features)
-        variances = jnp.diagonal(covariance, axis1=-2, axis2=-1)
-        jitter = JITTER * (1 + jnp.max(variances, axis=-1))[:, None, None]
-        factor = jnp.linalg.cholesky(covariance + jitter * jnp.eye(covariance.shape[-1]))
-        projection = solve_triangular(factor, transposed, lower=True)
-        return cls(prior_mean[..., None], jnp.sqrt(jitter), factor, projection)
+        whitening, jitter = inverse_factors(jnp.matmul(transposed, features))
+        projection = jnp.matmul(whitening, transposed)
+        return cls(prior_mean[..., None], jnp.sqrt(jitter)[..., None], whitening, projection)
 
 
 class SIPLayer(Layer):
@@ -182,7 +177,7 @@ class SIPLayer(Layer):
         inducing = Inducing.of(*self.features(self.inducing_inputs))
         jitter = inducing.jitter_scale * jax.random.normal(jitter_key, values.shape)
         centred = values + jitter - inducing.mean
-        from_p = solve_triangular(inducing.factor, centred, lower=True)
+        from_p = jnp.matmul(inducing.whitening, centred)
         return kl_from_samples(self.classifier, from_q, jnp.broadcast_to(from_p, from_q.shape))
 
     def prior_regularisation(self) -> Float[Array, ""]:
@@ -201,8 +196,7 @@ class SIPLayer(Layer):
         num_units, num_inducing, _ = whitened.shape
         prior = jax.random.normal(prior_key, (num_units, self.num_prior_samples, 1))
         white = jax.random.normal(jitter_key, (num_units, num_inducing, 1))
-        factor = jnp.broadcast_to(inducing.factor, (num_units, num_inducing, num_inducing))
-        jitter = solve_triangular(factor, inducing.jitter_scale * white, lower=True)
+        jitter = jnp.matmul(inducing.whitening, inducing.jitter_scale * white)
         missing = whitened - jnp.matmul(inducing.projection, prior) - jitter
         return (prior + jnp.matmul(jnp.swapaxes(inducing.projection, -1, -2), missing))[..., 0]
 
