@@ -263,6 +263,7 @@ OPTIONS = {
             lambda net, process=process: type(net.blocks[0].layer.process) is process,
         )
         for name, process in PROCESSES.items()
+        if name != "conv"  # which reads images: test_images_and_sequences.py
     },
     "regularised prior": (
         dict(n_layers=1, prior=BayesianNeuralNetwork((8,), constrained=False, regularised=True)),

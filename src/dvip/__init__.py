@@ -24,7 +24,6 @@ _HOMES = {
     "Probit": "dvip.likelihoods",
     "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
-    "SIPRegressor": "dvip.estimators",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
         DeepGPRegressor,
         DVIPClassifier,
         DVIPRegressor,
-        SIPRegressor,
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
@@ -70,7 +68,6 @@ __all__ = [
     "Probit",
     "Recurrent",
     "RobustMax",
-    "SIPRegressor",
     "TrainingDiverged",
     "WarpedGaussianProcess",
     "load",
