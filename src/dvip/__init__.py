@@ -24,6 +24,7 @@ _HOMES = {
     "Probit": "dvip.likelihoods",
     "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
+    "SIPRegressor": "dvip.estimators",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         DeepGPRegressor,
         DVIPClassifier,
         DVIPRegressor,
+        SIPRegressor,
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
@@ -68,6 +70,7 @@ __all__ = [
     "Probit",
     "Recurrent",
     "RobustMax",
+    "SIPRegressor",
     "TrainingDiverged",
     "WarpedGaussianProcess",
     "load",

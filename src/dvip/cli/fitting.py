@@ -17,6 +17,7 @@ from dvip.estimators import (
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
+    SIPRegressor,
 )
 from dvip.estimators.saving import save_estimator
 from dvip.persistence import MANIFEST
@@ -40,6 +41,7 @@ __all__ = ["fit_table", "train_model"]
 ESTIMATORS: dict[str, dict[str, type]] = {
     "dvip": {"regression": DVIPRegressor, "classification": DVIPClassifier},
     "deep-gp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
+    "sip": {"regression": SIPRegressor},
 }
 
 # Left-out columns, and classes, that are listed one by one.
