@@ -51,6 +51,7 @@ class SIPRegressor(DeepRegressor, _DVIP):
     else. Inputs and targets are scaled inside.
     """
 
+    _kl_warm_up: ClassVar[float] = 0.05
     _counts: ClassVar[tuple[str, ...]] = (*_DVIP._counts, "n_inducing", "n_training_samples")
 
     def __init__(

@@ -20,11 +20,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.density_ratio import kl_from_samples
+from dvip.density_ratio import DensityRatio
 from dvip.layers.layer import Layer
 from dvip.layers.perceptron import Perceptrons
 from dvip.layers.whitening import inverse_factors
-from dvip.parameters import Fixed
+from dvip.parameters import Auxiliary, Fixed
 from dvip.processes import ImplicitProcess
 from dvip.products import product
 
@@ -39,6 +39,7 @@ class NeuralSampler(eqx.Module):
 
     noise_mean: Float[Array, "units noise 1"]
     noise_log_scale: Float[Array, "units noise 1"]
+    linear: Float[Array, "units values noise"]
     networks: Perceptrons
 
     @classmethod
@@ -48,7 +49,13 @@ class NeuralSampler(eqx.Module):
         """Values of about that scale around zero."""
         zeros = jnp.zeros((num_units, NUM_SAMPLER_INPUTS, 1))
         widths = (NUM_SAMPLER_INPUTS, *HIDDEN_WIDTHS, num_values)
-        return cls(zeros, zeros, Perceptrons.create(num_units, widths, last_scale=scale, key=key))
+        linear = scale * jnp.eye(num_values, NUM_SAMPLER_INPUTS)
+        return cls(
+            zeros,
+            zeros,
+            jnp.broadcast_to(linear, (num_units, *linear.shape)),
+            Perceptrons.create(num_units, widths, last_scale=0.1 * scale, key=key),
+        )
 
     def draw_noise(
         self, key: PRNGKeyArray, num_samples: int
@@ -60,7 +67,8 @@ class NeuralSampler(eqx.Module):
         self, white: Float[Array, "units noise samples"]
     ) -> Float[Array, "units values samples"]:
         """The samples that this noise stands for."""
-        return self.networks(self.noise_mean + jnp.exp(self.noise_log_scale) * white)
+        noise = self.noise_mean + jnp.exp(self.noise_log_scale) * white
+        return product(self.linear, noise) + self.networks(noise)
 
 
 class Inducing(NamedTuple):
@@ -91,7 +99,7 @@ class SIPLayer(Layer):
     noise: Fixed
     inducing_inputs: Float[Array, "inputs inducing"]
     sampler: NeuralSampler
-    classifier: Perceptrons
+    classifier: Auxiliary
     num_prior_samples: int = eqx.field(static=True)
     fresh_noise: bool = eqx.field(static=True)
 
@@ -112,13 +120,14 @@ class SIPLayer(Layer):
         num_inputs, num_inducing = inducing_inputs.shape
         process_key, noise_key, sampler_key, classifier_key = jax.random.split(key, 4)
         process = process.initialise(num_inputs, process_key)
-        widths = (num_inducing, *HIDDEN_WIDTHS, 1)
         return cls(
             process=process,
             noise=Fixed(process.draw_noise(noise_key, num_prior_samples)),
             inducing_inputs=inducing_inputs,
             sampler=NeuralSampler.create(num_units, num_inducing, q_scale, sampler_key),
-            classifier=Perceptrons.create(num_units, widths, key=classifier_key),
+            classifier=Auxiliary(
+                DensityRatio.create(num_units, num_inducing, q_scale, classifier_key)
+            ),
             num_prior_samples=num_prior_samples,
             fresh_noise=fresh_noise,
         )
@@ -168,17 +177,25 @@ class SIPLayer(Layer):
         return mean, jnp.broadcast_to(variance.reshape(by_sample), mean.shape)
 
     def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Σ_h KL(q(v_h) | p(v_h)) as the classifiers see it; its gradient also trains them."""
-        q_key, p_key, jitter_key = jax.random.split(key, 3)
-        from_q = self.sampler(self.sampler.draw_noise(q_key, self.num_prior_samples))
-        # New prior functions at every step: a classifier could learn a hundred by heart.
-        new_noise = self.process.draw_noise(p_key, self.num_prior_samples)
-        values = jnp.swapaxes(self._prior_values(new_noise, self.inducing_inputs), -1, -2)
+        """Σ_h KL(q(v_h) | p(v_h)) as the classifiers see it."""
+        return self.classifier.value.kl(self._samples_of_q(key))
+
+    def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """That of the classifiers, of the samples that the estimate has with the same key."""
+        return self.classifier.value.loss(self._samples_of_q(key), self._samples_of_p(key))
+
+    def _samples_of_q(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
+        return self.sampler(self.sampler.draw_noise(key, self.num_prior_samples))
+
+    def _samples_of_p(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
+        """New prior functions at every step: a classifier could learn a hundred by heart."""
+        noise_key, jitter_key = jax.random.split(key)
+        noise = self.process.draw_noise(noise_key, self.num_prior_samples)
+        values = jnp.swapaxes(self._prior_values(noise, self.inducing_inputs), -1, -2)
         inducing = Inducing.of(*self.features(self.inducing_inputs))
         jitter = inducing.jitter_scale * jax.random.normal(jitter_key, values.shape)
-        centred = values + jitter - inducing.mean
-        from_p = jnp.matmul(inducing.whitening, centred)
-        return kl_from_samples(self.classifier, from_q, jnp.broadcast_to(from_p, from_q.shape))
+        whitened = jnp.matmul(inducing.whitening, values + jitter - inducing.mean)
+        return jnp.broadcast_to(whitened, (len(self.sampler.noise_mean), *whitened.shape[1:]))
 
     def prior_regularisation(self) -> Float[Array, ""]:
         """That of the process."""

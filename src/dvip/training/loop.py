@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from dvip.compilation import small_program_options
 from dvip.keys import random_key
 from dvip.network import SampleNoise
-from dvip.objectives import Batch, DeepModel, bound
+from dvip.objectives import Batch, DeepModel, training_loss
 from dvip.parameters import combine, split_trainable
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
@@ -42,6 +42,8 @@ class TrainingSettings:
     alpha: float
     num_samples: int
     seed: int
+    # The share of the steps over which the weight of the KL rises to 1.
+    kl_warm_up: float = 0.0
 
 
 @runtime_checkable
@@ -99,6 +101,7 @@ class Piece(NamedTuple):
     fixed: DeepModel
     batches: Batch
     learning_rates: Float[Array, " steps"]
+    kl_weights: Float[Array, " steps"]
     key: PRNGKeyArray
     num_data: Float[Array, ""]
 
@@ -107,6 +110,11 @@ def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.n
     """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
     progress = np.minimum(steps / max_iter, 1.0)
     return 0.5 * learning_rate * (1 + np.cos(np.pi * progress))
+
+
+def linear_warm_up(share: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
+    """A weight that rises linearly from 0 to 1 over that share of the steps."""
+    return np.ones(len(steps)) if share == 0 else np.minimum(steps / (share * max_iter), 1.0)
 
 
 @eqx.filter_jit
@@ -135,25 +143,29 @@ def _advance(
         batch: Batch,
         noise: SampleNoise,
         key: PRNGKeyArray,
-    ) -> Array:
+        kl_weight: Float[Array, ""],
+    ) -> tuple[Array, Array]:
         model = combine(unravel(parameters), piece.fixed)
-        value = bound(model, batch, noise, key, num_data=piece.num_data, alpha=alpha)
-        return -value / piece.num_data
+        settings = {"num_data": piece.num_data, "alpha": alpha, "kl_weight": kl_weight}
+        return training_loss(model, batch, noise, key, **settings)
 
-    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array]) -> tuple[tuple, Array]:
+    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array, Array]) -> tuple[tuple, Array]:
         parameters, last_finite, optimiser, count, finite = carry
-        batch, noise, learning_rate = xs
+        batch, noise, learning_rate, kl_weight = xs
         key = jax.random.fold_in(piece.key, count)
-        value, gradient = jax.value_and_grad(loss)(parameters, batch, noise, key)
+        (_, value), gradient = jax.value_and_grad(loss, has_aux=True)(
+            parameters, batch, noise, key, kl_weight
+        )
         updates, new_optimiser = adam.update(gradient, optimiser)
         finite = finite & jnp.isfinite(value + jnp.sum(gradient))
         new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
         old = (parameters, last_finite, optimiser, count)
         kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
-        return (*kept, finite), -value * piece.num_data
+        return (*kept, finite), value
 
     carry = (parameters, *state[1:])
-    carry, bounds = jax.lax.scan(step, carry, (piece.batches, noises, piece.learning_rates))
+    xs = (piece.batches, noises, piece.learning_rates, piece.kl_weights)
+    carry, bounds = jax.lax.scan(step, carry, xs)
     return State(unravel(carry[0]), *carry[1:]), bounds
 
 
@@ -207,10 +219,12 @@ def train(
         first = piece_index * num_steps
         steps = np.arange(first, first + num_steps)
         rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
+        kl_weights = linear_warm_up(settings.kl_warm_up, settings.max_iter, steps)
         piece = Piece(
             fixed,
             data.batches(settings.seed, first, num_steps, batch_size),
             jax.device_put(rates.astype(dtype)),
+            jax.device_put(kl_weights.astype(dtype)),
             key,
             jax.device_put(np.asarray(data.num_rows, dtype)),
         )
