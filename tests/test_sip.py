@@ -1,5 +1,7 @@
 """Sparse implicit processes: the Gaussian conditional, the classifier's KL, the estimator."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,11 +11,12 @@ import pytest
 from examples import SMALL_NETWORK, TINY_SIP, make_sip_layer, random_key, regression_data
 
 from dvip import SIPRegressor
-from dvip.density_ratio import classification_loss, kl_from_samples
-from dvip.layers.perceptron import Perceptrons
+from dvip.layers.density_ratio import DensityRatio
+from dvip.layers.implicit_posterior import ImplicitPosterior
 from dvip.layers.sip import SIPLayer
 from dvip.layers.whitening import FIRST_JITTER
-from dvip.objectives import Batch, DeepModel, data_fit
+from dvip.objectives import Batch, training_loss
+from dvip.parameters import Auxiliary
 from dvip.processes import PerUnit
 
 NUM_INPUTS, NUM_ROWS = 3, 4
@@ -46,8 +49,12 @@ PROCESSES = {"shared": SMALL_NETWORK, "each": PerUnit(SMALL_NETWORK, 2)}
 def test_conditionals_against_covariance_matrices(process):
     layer = make_sip_layer(process)
     noise = layer.draw_sample_noise(random_key(0), 3)
-    whitened = np.asarray(layer.sampler(noise))
-    means, variances = layer.conditionals(jnp.asarray(INPUTS)[:, None], noise)
+
+    @eqx.filter_jit
+    def evaluated(layer, inputs):
+        return layer.posterior(noise), *layer.conditionals(inputs[:, None], noise)
+
+    whitened, means, variances = map(np.asarray, evaluated(layer, jnp.asarray(INPUTS)))
     for unit in range(2):
         for sample in range(3):
             mean, covariance = numpy_conditional(layer, whitened[unit, :, sample], unit)
@@ -58,16 +65,22 @@ def test_conditionals_against_covariance_matrices(process):
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("process", PROCESSES.values(), ids=PROCESSES.keys())
 def test_draws_have_the_covariance_between_inputs(process):
-    """With a sampler that always gives the same u, draws are those of the Gaussian conditional."""
+    """With a q that always gives the same u, draws are those of the Gaussian conditional."""
     layer = make_sip_layer(process)
-    last = layer.sampler.networks.weights[-1]
-    where = lambda layer: layer.sampler.networks.weights[-1]  # noqa: E731
-    layer = eqx.tree_at(where, layer, jnp.zeros_like(last))
-    whitened = np.asarray(layer.sampler.networks.biases[-1])[..., 0]
+
+    def noisy(layer):
+        return layer.posterior.linear, layer.posterior.networks.weights[-1]
+
+    layer = eqx.tree_at(noisy, layer, replace_fn=jnp.zeros_like)
+    whitened = np.asarray(layer.posterior.networks.biases[-1])[..., 0]
     num_draws = 20_000
-    functions = jax.vmap(layer.draw_function)(jax.random.split(random_key(1), num_draws))
-    evaluate = jax.vmap(lambda function: layer.evaluate(function, jnp.asarray(INPUTS)))
-    draws = np.asarray(evaluate(functions))
+
+    @eqx.filter_jit
+    def drawn(layer, keys):
+        functions = jax.vmap(layer.draw_function)(keys)
+        return jax.vmap(lambda function: layer.evaluate(function, jnp.asarray(INPUTS)))(functions)
+
+    draws = np.asarray(drawn(layer, jax.random.split(random_key(1), num_draws)))
     for unit in range(2):
         mean, covariance = numpy_conditional(layer, whitened[unit], unit)
         variance = np.diag(covariance)
@@ -78,14 +91,14 @@ def test_draws_have_the_covariance_between_inputs(process):
         assert (np.abs(np.cov(draws[:, unit].T) - covariance) < 5 * error).all()
 
 
-class Watching(eqx.Module):
-    """In the place of a classifier: keeps what it is shown."""
+class Showing(eqx.Module):
+    """In the place of a classifier: tells what it is shown."""
 
-    seen: list = eqx.field(static=True)
+    def loss(self, from_q, from_p):
+        return from_q, from_p
 
-    def __call__(self, values):
-        self.seen.append(values)
-        return jnp.sum(values, axis=1, keepdims=True)
+    def kl(self, from_q):
+        return from_q
 
 
 @pytest.mark.usefixtures("double")
@@ -93,64 +106,125 @@ class Watching(eqx.Module):
 def test_classifier_sees_prior_samples_with_zero_mean_and_unit_covariance(process):
     inducing = jnp.asarray(np.random.default_rng(0).normal(size=(NUM_INPUTS, 5)))
     layer = SIPLayer.create(process, inducing, 2, 4_000, q_scale=1.0, key=random_key(0))
-    seen = []
-    watched = eqx.tree_at(lambda layer: layer.classifier, layer, Watching(seen))
-    watched.kl_estimate(random_key(2))
-    from_p = np.asarray(seen[-1])
-    assert from_p.shape == (2, 5, 4_000)
+
+    @eqx.filter_jit
+    def shown(layer, key):
+        return *layer.auxiliary_loss(key), layer.kl_estimate(key)
+
+    layer = dataclasses.replace(layer, classifier=Auxiliary(Showing()))
+    from_q, from_p, for_estimate = map(np.asarray, shown(layer, random_key(2)))
+    assert np.array_equal(from_q, for_estimate)
+    assert from_q.shape == from_p.shape == (2, 5, 4_000)
     for unit in range(2):
         np.testing.assert_allclose(from_p[unit].mean(axis=1), 0, atol=0.12)
         np.testing.assert_allclose(np.cov(from_p[unit]), np.eye(5), atol=0.3)
 
 
+def test_posterior_starts_near_independent_values():
+    for scale, num_values in ((1.0, 5), (0.01, 150)):
+
+        @jax.jit
+        def draw(key, scale=scale, num_values=num_values):
+            posterior = ImplicitPosterior.create(2, num_values, scale, key)
+            return posterior(posterior.draw_noise(random_key(1), 4_000))
+
+        samples = np.asarray(draw(random_key(0)))
+        assert samples.shape == (2, num_values, 4_000)
+        for unit in range(2):
+            covariance = np.cov(samples[unit]) / scale**2
+            np.testing.assert_allclose(covariance, np.eye(num_values), atol=0.15)
+
+
 # The KL from a classifier.
 
-
-def gaussian_samples(key, mean, scale, num_samples):
-    return mean[..., None] + scale[..., None] * jax.random.normal(key, (*mean.shape, num_samples))
+NUM_CLASSIFIER_STEPS = 1_500
 
 
-def test_kl_from_samples_of_gaussians():
-    """Two units, each with a q of its own; p is the standard normal."""
-    mean = jnp.array([[0.7, -0.5], [0.0, 0.3]])
-    scale = jnp.array([[0.6, 1.0], [0.8, 0.5]])
-    expected = jnp.sum(0.5 * (scale**2 + mean**2 - 1) - jnp.log(scale))
-    classifier = Perceptrons.create(2, (2, 20, 20, 1), key=random_key(0))
-    adam = optax.adam(optax.cosine_decay_schedule(0.01, 600))
+def estimate_kl(draw_q, draw_p, num_values, start_scale=1.0):
+    """The estimate before and after training, for two units."""
+    start = DensityRatio.create(2, num_values, start_scale, random_key(0))
+    adam = optax.adam(optax.cosine_decay_schedule(0.02, NUM_CLASSIFIER_STEPS))
 
     def samples(key, number):
         q_key, p_key = jax.random.split(key)
-        from_p = jax.random.normal(p_key, (2, 2, number))
-        return gaussian_samples(q_key, mean, scale, number), from_p
+        shape = (2, num_values, number)
+        return draw_q(jax.random.normal(q_key, shape)), draw_p(jax.random.normal(p_key, shape))
 
-    def step(carry, key):
-        classifier, state = carry
-        gradient = jax.grad(kl_from_samples)(classifier, *samples(key, 200))
-        updates, state = adam.update(gradient, state)
-        return (optax.apply_updates(classifier, updates), state), None
+    @jax.jit
+    def trained():
+        def step(carry, key):
+            ratio, state = carry
+            updates, state = adam.update(
+                jax.grad(DensityRatio.loss)(ratio, *samples(key, 100)), state
+            )
+            return (optax.apply_updates(ratio, updates), state), None
 
-    keys = jax.random.split(random_key(1), 600)
-    start = (classifier, adam.init(classifier))
-    (trained, _), _ = jax.jit(lambda carry: jax.lax.scan(step, carry, keys))(start)
-    estimate = kl_from_samples(trained, *samples(random_key(2), 20_000))
-    assert abs(estimate - expected) < 0.1 * expected
-    assert abs(kl_from_samples(classifier, *samples(random_key(2), 20_000)) - expected) > 0.5
+        keys = jax.random.split(random_key(1), NUM_CLASSIFIER_STEPS)
+        return jax.lax.scan(step, (start, adam.init(start)), keys)[0][0]
+
+    estimate = jax.jit(lambda ratio: ratio.kl(samples(random_key(2), 20_000)[0]))
+    return estimate(start), estimate(trained())
+
+
+def test_kl_of_gaussians_is_the_exact_one():
+    """A correlated q of its own for each unit, far from p: telling them apart teaches nothing."""
+    random = np.random.default_rng(0)
+    factors = 0.3 * random.normal(size=(2, 6, 6)) + 0.05 * np.eye(6)
+    means = random.normal(size=(2, 6))
+    exact = 0.0
+    for mean, factor in zip(means, factors, strict=True):
+        covariance = factor @ factor.T
+        log_determinant = np.linalg.slogdet(covariance)[1]
+        exact += 0.5 * (np.trace(covariance) + mean @ mean - 6 - log_determinant)
+    factors, means = jnp.asarray(factors, jnp.float32), jnp.asarray(means, jnp.float32)
+    before, after = estimate_kl(
+        lambda white: means[..., None] + factors @ white, lambda white: white, 6
+    )
+    assert exact > 15
+    assert abs(before - exact) > 0.5 * exact
+    assert abs(after - exact) < 0.02 * exact
+
+
+def test_kl_of_other_distributions():
+    """Against quadrature. q has two peaks and p is skewed: no Gaussian is near to them."""
+
+    def log_normal(values, mean, scale):
+        return -0.5 * ((values - mean) / scale) ** 2 - np.log(scale * np.sqrt(2 * np.pi))
+
+    # q: N(±0.9, 0.3²) with the same weights. p: v = (e^{0.5 z} - c) / d, with moments 0 and 1.
+    c, d = np.exp(0.125), np.sqrt((np.exp(0.25) - 1) * np.exp(0.25))
+    grid = np.linspace(-2.0, 2.0, 4_001)
+    inside = grid[d * grid + c > 1e-3]
+    log_q = np.logaddexp(log_normal(inside, -0.9, 0.3), log_normal(inside, 0.9, 0.3)) - np.log(2)
+    z = 2 * np.log(d * inside + c)
+    log_p = log_normal(z, 0, 1) + np.log(2 * d / (d * inside + c))
+    exact = np.trapezoid(np.exp(log_q) * (log_q - log_p), inside)
+
+    def draw_q(white):
+        side = jnp.where(jnp.arange(white.shape[-1]) % 2 == 0, 0.9, -0.9)
+        return side + 0.3 * white
+
+    before, after = estimate_kl(draw_q, lambda white: (jnp.exp(0.5 * white) - c) / d, 1)
+    assert abs(before - 2 * exact) > 0.5 * exact
+    assert abs(after - 2 * exact) < 0.15 * 2 * exact
 
 
 @pytest.mark.usefixtures("double")
-def test_estimate_and_classifier_have_gradients_of_their_own():
-    classifier = Perceptrons.create(2, (3, 4, 1), key=random_key(0))
+def test_only_the_network_learns_to_classify():
+    ratio = DensityRatio.create(2, 3, 0.7, random_key(0))
     from_q, from_p = (jax.random.normal(random_key(seed), (2, 3, 7)) for seed in (1, 2))
-    gradients = jax.grad(kl_from_samples, argnums=(0, 1, 2))(classifier, from_q, from_p)
-    of_loss = jax.grad(classification_loss)(classifier, from_q, from_p)
-    of_estimate = jax.grad(lambda q: jnp.sum(jnp.mean(classifier(q), axis=-1)))(from_q)
-    pairs = zip(jax.tree.leaves(gradients[0]), jax.tree.leaves(of_loss), strict=True)
-    for gradient, expected in pairs:
-        np.testing.assert_allclose(gradient, expected, rtol=1e-12)
-    np.testing.assert_allclose(gradients[1], of_estimate, rtol=1e-12)
-    assert (np.asarray(gradients[2]) == 0).all()
-    value = kl_from_samples(classifier, from_q, from_p)
-    np.testing.assert_allclose(value, jnp.sum(jnp.mean(classifier(from_q), axis=-1)), rtol=1e-12)
+    gradient = jax.grad(DensityRatio.loss)(ratio, from_q, from_p)
+    of_fit = jax.grad(lambda ratio: -jnp.sum(jnp.mean(ratio.fitted_log_density(from_q), axis=-1)))
+    expected = of_fit(ratio)
+
+    def cross_entropy(network):
+        changed = dataclasses.replace(ratio, network=network)
+        right = jax.nn.log_sigmoid(changed(from_q)) + jax.nn.log_sigmoid(-changed(from_p))
+        return -jnp.sum(jnp.mean(right, axis=-1))
+
+    expected = dataclasses.replace(expected, network=jax.grad(cross_entropy)(ratio.network))
+    for ours, theirs in zip(jax.tree.leaves(gradient), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 # The estimator.
@@ -161,17 +235,45 @@ def fitted():
     return SIPRegressor(**TINY_SIP).fit(X, Y)
 
 
-def test_data_do_not_train_the_classifier(fitted):
+def test_bound_and_classifier_have_gradients_of_their_own(fitted):
     batch = Batch(*(jnp.asarray(a, jnp.float32) for a in (X[:5], Y[:5, None] / 100, np.ones(5))))
     noise = fitted.model_.network.draw_sample_noise(random_key(0), 3)
 
-    def value(model: DeepModel):
-        return jnp.sum(data_fit(model, batch, noise, 1.0))
+    def losses(model, weight):
+        loss, value = training_loss(
+            model, batch, noise, random_key(1), num_data=60.0, alpha=0.5, kl_weight=weight
+        )
+        return loss, value
 
-    gradient = eqx.filter_grad(value)(fitted.model_)
-    layer = gradient.network.blocks[0].layer
-    assert all((leaf == 0).all() for leaf in jax.tree.leaves(layer.classifier))
-    assert all((leaf != 0).any() for leaf in jax.tree.leaves(layer.sampler))
+    (loss, value), gradient = eqx.filter_value_and_grad(losses, has_aux=True)(fitted.model_, 1.0)
+    (_, without_kl), other = eqx.filter_value_and_grad(losses, has_aux=True)(fitted.model_, 0.0)
+    layer = fitted.model_.network.blocks[0].layer
+    kl_key = jax.random.split(jax.random.split(random_key(1))[1], 1)[0]
+    own, of_own = eqx.filter_value_and_grad(lambda part: part.auxiliary_loss(kl_key))(layer)
+    np.testing.assert_allclose(loss, own - value / 60, rtol=1e-5)
+    np.testing.assert_allclose(without_kl - value, layer.kl_estimate(kl_key), rtol=1e-3)
+    slopes, others = (part.network.blocks[0].layer for part in (gradient, other))
+    triples = zip(
+        *(jax.tree.leaves(part.classifier) for part in (slopes, others, of_own)), strict=True
+    )
+    for with_kl, without, expected in triples:  # whatever the weight of the KL
+        np.testing.assert_allclose(with_kl, expected, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(without, expected, rtol=1e-3, atol=1e-6)
+        assert (expected != 0).any()
+    # The posterior does not learn to please the classifier's loss.
+    changed = eqx.tree_at(
+        lambda m: m.network.blocks[0].layer.classifier, fitted.model_, replace_fn=_doubled
+    )
+    again = eqx.filter_grad(lambda model: losses(model, 0.0)[0])(changed)
+    pairs = zip(
+        *(jax.tree.leaves(part.network.blocks[0].layer.posterior) for part in (other, again)),
+        strict=True,
+    )
+    assert all(np.array_equal(one, two) and (one != 0).any() for one, two in pairs)
+
+
+def _doubled(tree):
+    return jax.tree.map(lambda leaf: 2 * leaf, tree)
 
 
 def test_learns(fitted):

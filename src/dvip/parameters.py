@@ -46,7 +46,9 @@ def constant_but_auxiliary(model: Model) -> Model:
 
 def _constant_where(model: Model, auxiliary: bool) -> Model:
     def constant(node: Any) -> Any:
-        kept = _is_auxiliary(node) != auxiliary or not jax.tree.leaves(eqx.filter(node, eqx.is_array))
+        kept = _is_auxiliary(node) != auxiliary or not jax.tree.leaves(
+            eqx.filter(node, eqx.is_array)
+        )
         return node if kept else jax.lax.stop_gradient(node)
 
     return jax.tree.map(constant, model, is_leaf=_is_auxiliary)

@@ -20,55 +20,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.density_ratio import DensityRatio
+from dvip.layers.density_ratio import DensityRatio
+from dvip.layers.implicit_posterior import ImplicitPosterior
 from dvip.layers.layer import Layer
-from dvip.layers.perceptron import Perceptrons
 from dvip.layers.whitening import inverse_factors
 from dvip.parameters import Auxiliary, Fixed
 from dvip.processes import ImplicitProcess
 from dvip.products import product
 
 __all__ = ["SIPLayer"]
-
-HIDDEN_WIDTHS = (50, 50)
-NUM_SAMPLER_INPUTS = 100
-
-
-class NeuralSampler(eqx.Module):
-    """H implicit distributions of M values: networks of Gaussian noise with learned moments."""
-
-    noise_mean: Float[Array, "units noise 1"]
-    noise_log_scale: Float[Array, "units noise 1"]
-    linear: Float[Array, "units values noise"]
-    networks: Perceptrons
-
-    @classmethod
-    def create(
-        cls, num_units: int, num_values: int, scale: float, key: PRNGKeyArray
-    ) -> "NeuralSampler":
-        """Values of about that scale around zero."""
-        zeros = jnp.zeros((num_units, NUM_SAMPLER_INPUTS, 1))
-        widths = (NUM_SAMPLER_INPUTS, *HIDDEN_WIDTHS, num_values)
-        linear = scale * jnp.eye(num_values, NUM_SAMPLER_INPUTS)
-        return cls(
-            zeros,
-            zeros,
-            jnp.broadcast_to(linear, (num_units, *linear.shape)),
-            Perceptrons.create(num_units, widths, last_scale=0.1 * scale, key=key),
-        )
-
-    def draw_noise(
-        self, key: PRNGKeyArray, num_samples: int
-    ) -> Float[Array, "units noise samples"]:
-        """Standard normal noise for that many samples."""
-        return jax.random.normal(key, (*self.noise_mean.shape[:2], num_samples))
-
-    def __call__(
-        self, white: Float[Array, "units noise samples"]
-    ) -> Float[Array, "units values samples"]:
-        """The samples that this noise stands for."""
-        noise = self.noise_mean + jnp.exp(self.noise_log_scale) * white
-        return product(self.linear, noise) + self.networks(noise)
 
 
 class Inducing(NamedTuple):
@@ -93,13 +53,13 @@ class Inducing(NamedTuple):
 
 
 class SIPLayer(Layer):
-    """H units that share inducing inputs; each has a sampler and a classifier of its own."""
+    """H units that share inducing inputs; each has a posterior and a classifier of its own."""
 
     process: ImplicitProcess
     noise: Fixed
     inducing_inputs: Float[Array, "inputs inducing"]
-    sampler: NeuralSampler
-    classifier: Auxiliary
+    posterior: ImplicitPosterior
+    classifier: Auxiliary  # of one DensityRatio
     num_prior_samples: int = eqx.field(static=True)
     fresh_noise: bool = eqx.field(static=True)
 
@@ -118,13 +78,13 @@ class SIPLayer(Layer):
     ) -> "SIPLayer":
         """A layer at its starting point: a random q(v) of about that scale around zero."""
         num_inputs, num_inducing = inducing_inputs.shape
-        process_key, noise_key, sampler_key, classifier_key = jax.random.split(key, 4)
+        process_key, noise_key, posterior_key, classifier_key = jax.random.split(key, 4)
         process = process.initialise(num_inputs, process_key)
         return cls(
             process=process,
             noise=Fixed(process.draw_noise(noise_key, num_prior_samples)),
             inducing_inputs=inducing_inputs,
-            sampler=NeuralSampler.create(num_units, num_inducing, q_scale, sampler_key),
+            posterior=ImplicitPosterior.create(num_units, num_inducing, q_scale, posterior_key),
             classifier=Auxiliary(
                 DensityRatio.create(num_units, num_inducing, q_scale, classifier_key)
             ),
@@ -149,7 +109,7 @@ class SIPLayer(Layer):
 
     def draw_sample_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
         """The noise that becomes u."""
-        return self.sampler.draw_noise(key, num_samples)
+        return self.posterior.draw_noise(key, num_samples)
 
     def conditionals(
         self, inputs: Float[Array, "inputs samples_or_1 batch"], sample_noise: PyTree[Array]
@@ -166,7 +126,7 @@ class SIPLayer(Layer):
         # A difference of near numbers, where an input is near an inducing one.
         variance = jnp.maximum(jnp.sum(jnp.square(features), axis=1) - explained, 0.0)
 
-        whitened = self.sampler(sample_noise)
+        whitened = self.posterior(sample_noise)
         by_sample = (-1, *inputs.shape[1:])
         if inputs.shape[1] == 1:  # the same inputs in all samples: a product
             mean = jnp.matmul(jnp.swapaxes(whitened, -1, -2), projected)
@@ -182,10 +142,13 @@ class SIPLayer(Layer):
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """That of the classifiers, of the samples that the estimate has with the same key."""
-        return self.classifier.value.loss(self._samples_of_q(key), self._samples_of_p(key))
+        normal_key, p_key = jax.random.split(key)
+        from_q, from_p = self._samples_of_q(key), self._samples_of_p(p_key)
+        normal = jax.random.normal(normal_key, from_q.shape)
+        return self.classifier.value.loss(from_q, from_p, normal)
 
     def _samples_of_q(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
-        return self.sampler(self.sampler.draw_noise(key, self.num_prior_samples))
+        return self.posterior(self.posterior.draw_noise(key, self.num_prior_samples))
 
     def _samples_of_p(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
         """New prior functions at every step: a classifier could learn a hundred by heart."""
@@ -195,7 +158,7 @@ class SIPLayer(Layer):
         inducing = Inducing.of(*self.features(self.inducing_inputs))
         jitter = inducing.jitter_scale * jax.random.normal(jitter_key, values.shape)
         whitened = jnp.matmul(inducing.whitening, values + jitter - inducing.mean)
-        return jnp.broadcast_to(whitened, (len(self.sampler.noise_mean), *whitened.shape[1:]))
+        return jnp.broadcast_to(whitened, (self.posterior.num_units, *whitened.shape[1:]))
 
     def prior_regularisation(self) -> Float[Array, ""]:
         """That of the process."""
@@ -208,7 +171,7 @@ class SIPLayer(Layer):
         from q is added to a, times Aᵀ. This has the moments of a given v, exactly.
         """
         q_key, prior_key, jitter_key = jax.random.split(key, 3)
-        whitened = self.sampler(self.sampler.draw_noise(q_key, 1))
+        whitened = self.posterior(self.posterior.draw_noise(q_key, 1))
         inducing = Inducing.of(*self.features(self.inducing_inputs))
         num_units, num_inducing, _ = whitened.shape
         prior = jax.random.normal(prior_key, (num_units, self.num_prior_samples, 1))
