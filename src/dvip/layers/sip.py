@@ -53,13 +53,13 @@ class Inducing(NamedTuple):
 
 
 class SIPLayer(Layer):
-    """H units that share inducing inputs; each has a posterior and a classifier of its own."""
+    """H units that share inducing inputs; each has a posterior and classifiers of its own."""
 
     process: ImplicitProcess
     noise: Fixed
     inducing_inputs: Float[Array, "inputs inducing"]
     posterior: ImplicitPosterior
-    classifier: Auxiliary  # of one DensityRatio
+    classifiers: Auxiliary  # around a DensityRatio
     num_prior_samples: int = eqx.field(static=True)
     fresh_noise: bool = eqx.field(static=True)
 
@@ -85,7 +85,7 @@ class SIPLayer(Layer):
             noise=Fixed(process.draw_noise(noise_key, num_prior_samples)),
             inducing_inputs=inducing_inputs,
             posterior=ImplicitPosterior.create(num_units, num_inducing, q_scale, posterior_key),
-            classifier=Auxiliary(
+            classifiers=Auxiliary(
                 DensityRatio.create(num_units, num_inducing, q_scale, classifier_key)
             ),
             num_prior_samples=num_prior_samples,
@@ -138,20 +138,21 @@ class SIPLayer(Layer):
 
     def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """Σ_h KL(q(v_h) | p(v_h)) as the classifiers see it."""
-        return self.classifier.value.kl(self._samples_of_q(key))
+        return self.classifiers.value.kl(self.posterior_samples(key))
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """That of the classifiers, of the samples that the estimate has with the same key."""
         normal_key, p_key = jax.random.split(key)
-        from_q, from_p = self._samples_of_q(key), self._samples_of_p(p_key)
+        from_q, from_p = self.posterior_samples(key), self.prior_samples(p_key)
         normal = jax.random.normal(normal_key, from_q.shape)
-        return self.classifier.value.loss(from_q, from_p, normal)
+        return self.classifiers.value.loss(from_q, from_p, normal)
 
-    def _samples_of_q(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
+    def posterior_samples(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
+        """Samples of q(v)."""
         return self.posterior(self.posterior.draw_noise(key, self.num_prior_samples))
 
-    def _samples_of_p(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
-        """New prior functions at every step: a classifier could learn a hundred by heart."""
+    def prior_samples(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
+        """Samples of p(v): new prior functions, as a classifier could learn a hundred by heart."""
         noise_key, jitter_key = jax.random.split(key)
         noise = self.process.draw_noise(noise_key, self.num_prior_samples)
         values = jnp.swapaxes(self._prior_values(noise, self.inducing_inputs), -1, -2)
