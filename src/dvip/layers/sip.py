@@ -147,14 +147,18 @@ class SIPLayer(Layer):
         normal = jax.random.normal(normal_key, from_q.shape)
         return self.classifiers.value.loss(from_q, from_p, normal)
 
+    def _num_kl_samples(self) -> int:
+        """Enough to estimate covariances from."""
+        return max(self.num_prior_samples, 2 * self.inducing_inputs.shape[1])
+
     def posterior_samples(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
         """Samples of q(v)."""
-        return self.posterior(self.posterior.draw_noise(key, self.num_prior_samples))
+        return self.posterior(self.posterior.draw_noise(key, self._num_kl_samples()))
 
     def prior_samples(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
         """Samples of p(v): new prior functions, as a classifier could learn a hundred by heart."""
         noise_key, jitter_key = jax.random.split(key)
-        noise = self.process.draw_noise(noise_key, self.num_prior_samples)
+        noise = self.process.draw_noise(noise_key, self._num_kl_samples())
         values = jnp.swapaxes(self._prior_values(noise, self.inducing_inputs), -1, -2)
         inducing = Inducing.of(*self.features(self.inducing_inputs))
         jitter = inducing.jitter_scale * jax.random.normal(jitter_key, values.shape)
