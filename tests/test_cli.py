@@ -20,6 +20,7 @@ from dvip import (
     DVIPClassifier,
     DVIPRegressor,
     GaussianProcess,
+    SIPRegressor,
     __version__,
     load,
     metrics,
@@ -419,15 +420,16 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
         name: parameter.default
         for name, parameter in inspect.signature(fit_command).parameters.items()
     }
-    assert defaults["seed"] == DVIPRegressor().random_state
+    assert defaults["seed"] == DVIPRegressor().random_state == SIPRegressor().random_state
     # The others are left to the estimator, and the help tells what they are.
     told = _help_of_fit()
-    dvip = DVIPRegressor().get_params()
+    dvip, sip = DVIPRegressor().get_params(), SIPRegressor().get_params()
     for name in ("layers", "prior_samples", "prior", "alpha", "max_iter", "learning_rate"):
         assert defaults[name] is None
-    for name in ("n_layers", "n_prior_samples", "prior"):
-        assert f"{dvip[name]} by default." in told
-    assert f"{dvip['alpha']:.0f}, the ELBO, by default." in told
+    for name in ("n_layers", "n_prior_samples"):
+        assert f"{dvip[name]} by default, {sip[name]} for sip." in told
+    assert f"{dvip['alpha']:.0f}, the ELBO, by default, {sip['alpha']:.0f} for sip." in told
+    assert f"{dvip['prior']} by default." in told
     deep_gp = DeepGPRegressor().get_params()
     assert all(deep_gp[name] == dvip[name] for name in ("n_layers", "alpha", "random_state"))
 
@@ -446,6 +448,21 @@ def test_priors_by_name(tmp_path):
     succeed(*fit, "--prior", "gp")
     model, _ = load_with_table(tmp_path / "m")
     assert isinstance(model.model_.network.blocks[0].layer.process, GaussianProcess)
+
+
+def test_sparse_implicit_process(tmp_path):
+    frame = load_diabetes(as_frame=True).frame[:60]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = (*QUICK[2:], "--model", "sip", "--out", tmp_path / "m")
+    succeed("fit", tmp_path / "t.csv", "--target", "target", *options)
+    assert load(tmp_path / "m").n_layers == 1
+    assert type(load(tmp_path / "m")) is SIPRegressor
+    result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 60
+    message = refuse(
+        "fit", tmp_path / "t.csv", "--target", "target", *options, "--task", "classification"
+    )
+    assert "--model sip is for regression only" in message
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo"])

@@ -39,7 +39,6 @@ EXAMPLES = {
     "inducing points, a process each, fresh noise": lambda: make_sparse_layer(
         empirical_kernel(PerUnit(NETWORK, 2), fresh_noise=True)
     ),
-    "sip": lambda: make_sip_layer(NETWORK),
     "sip, a process each, fresh noise": lambda: make_sip_layer(
         PerUnit(NETWORK, 2), fresh_noise=True
     ),
