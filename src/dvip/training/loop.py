@@ -7,7 +7,7 @@ number of rows: cross-validation folds share one compilation.
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from dvip.compilation import small_program_options
@@ -26,6 +27,7 @@ from dvip.parameters import combine, split_trainable
 from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder
 from dvip.training.interruption import HeldBackSignals
+from dvip.training.placement import PARTS, Placement, Together, placement
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 
@@ -108,6 +110,16 @@ class Piece(NamedTuple):
     learning_rates: Float[Array, " steps"]
     key: PRNGKeyArray
     num_data: Float[Array, ""]
+    # Of several processes, whether each wants to stop.
+    stop: Bool[Array, " parts"] | None
+
+
+class Progress(NamedTuple):
+    """What a compiled call tells besides the state."""
+
+    bounds: Float[Array, " steps"]
+    # Of several processes, whether any wants to stop.
+    stop: Bool[Array, ""] | None
 
 
 def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
@@ -125,17 +137,16 @@ def _start(parameters: DeepModel) -> State:
 
 
 def _advance(
-    piece: Piece, state: State, alpha: float, num_samples: int
-) -> tuple[State, Float[Array, " steps"]]:
-    """One step for each batch of the piece. All parameters are one vector for the optimiser."""
+    piece: Piece, state: State, alpha: float, num_samples: int, num_parts: int = 1
+) -> tuple[State, Progress]:
+    """One step for each batch of the piece. All parameters are one vector for the optimiser.
+
+    With several parts, it is called for each of them with its rows, and bounds and gradients are
+    averaged: the scaled sum over all rows is the mean of the scaled sums over equal parts.
+    """
     adam = optax.scale_by_adam()
     parameters, unravel = ravel_pytree(state.parameters)
-    # Drawn for all steps at once: the generator has a cost a call that is as large as a layer's.
-    network = combine(state.parameters, piece.fixed).network
-    num_steps, num_rows = piece.batches.inputs.shape[:2]
-    noises = network.draw_sample_noise(
-        jax.random.fold_in(piece.key, state.step), num_steps * num_samples, num_rows
-    ).split(num_steps)
+    noises = _sample_noises(piece, state, num_samples, num_parts)
 
     def loss(
         parameters: Float[Array, " parameters"],
@@ -152,6 +163,9 @@ def _advance(
         batch, noise, learning_rate = xs
         key = jax.random.fold_in(piece.key, count)
         value, gradient = jax.value_and_grad(loss)(parameters, batch, noise, key)
+        if num_parts > 1:  # one exchange for both
+            both = jax.lax.pmean(jnp.concatenate([value[None], gradient]), PARTS)
+            value, gradient = both[0], both[1:]
         updates, new_optimiser = adam.update(gradient, optimiser)
         finite = finite & jnp.isfinite(value + jnp.sum(gradient))
         new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
@@ -161,16 +175,47 @@ def _advance(
 
     carry = (parameters, *state[1:])
     carry, bounds = jax.lax.scan(step, carry, (piece.batches, noises, piece.learning_rates))
-    return State(unravel(carry[0]), *carry[1:]), bounds
+    stop = None if piece.stop is None else jax.lax.pmax(jnp.any(piece.stop), PARTS)
+    return State(unravel(carry[0]), *carry[1:]), Progress(bounds, stop)
+
+
+def _sample_noises(piece: Piece, state: State, num_samples: int, num_parts: int) -> SampleNoise:
+    """The noise of every step of a piece: that of all rows, of which a part takes its own."""
+    # Drawn for all steps at once: the generator has a cost a call that is as large as a layer's.
+    network = combine(state.parameters, piece.fixed).network
+    num_steps, num_rows = piece.batches.inputs.shape[:2]
+    noise = network.draw_sample_noise(
+        jax.random.fold_in(piece.key, state.step), num_steps * num_samples, num_rows * num_parts
+    )
+    if num_parts > 1:
+        start = jax.lax.axis_index(PARTS) * num_rows
+        own = jax.lax.dynamic_slice_in_dim(noise.inner, start, num_rows, axis=2)
+        noise = noise._replace(inner=own)
+    return noise.split(num_steps)
 
 
 @cache
-def _compiled_advance() -> Callable:
-    """`_advance`, compiled for the machine that JAX computes on; the state is donated."""
+def _compiled_advance(place: Placement) -> Callable:
+    """`_advance`, compiled for the devices that JAX computes on; the state is donated."""
     options = small_program_options(jax.default_backend())
+
+    def on_all_devices(
+        piece: Piece, state: State, alpha: float, num_samples: int
+    ) -> tuple[State, Progress]:
+        assert isinstance(place, Together)
+        same, parts = PartitionSpec(), PartitionSpec(PARTS)
+        specs = Piece(same, PartitionSpec(None, PARTS), same, same, same, parts)  # type: ignore
+        function = partial(
+            _advance, alpha=alpha, num_samples=num_samples, num_parts=place.num_parts
+        )
+        return jax.shard_map(
+            function, mesh=place.mesh, in_specs=(specs, same), out_specs=same, check_vma=False
+        )(piece, state)
+
+    function = on_all_devices if isinstance(place, Together) else _advance
     # (The annotations of filter_jit lack the options of jax.jit.)
     return eqx.filter_jit(  # type: ignore[call-overload]
-        _advance, donate="all-except-first", compiler_options=options
+        function, donate="all-except-first", compiler_options=options
     )
 
 
@@ -215,14 +260,17 @@ def train(
     identity, settings and shapes are used.
     """
     parameters, fixed = split_trainable(model)
-    state, advance = _start(parameters), _compiled_advance()
+    place = placement()
+    state, advance = _start(parameters), _compiled_advance(place)
     dtype = state.last_finite.dtype
     batch_size = min(settings.batch_size, data.num_rows)
+    place.check_batch_size(batch_size)
     num_pieces = -(-settings.max_iter // _steps_at_once(model, data, batch_size, settings))
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
     # has a learning rate of zero.
     num_steps = -(-settings.max_iter // num_pieces)
-    key = random_key(settings.seed, impl="rbg")
+    key = place.everywhere(random_key(settings.seed, impl="rbg"))
+    num_data = place.everywhere(np.asarray(data.num_rows, dtype))
     history: list[float] = []
     training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
     if checkpoints is not None:
@@ -230,13 +278,20 @@ def train(
         if checkpoints.resumed is not None:
             state, fixed, history = _restored(checkpoints.resumed, state, fixed, num_steps)
             on_progress(checkpoints.resumed.step, history[-1])
+    # Only the first process may have read a checkpoint.
+    bounds = np.zeros(num_pieces, dtype)
+    bounds[: len(history)] = history
+    bounds, num_done = place.of_first_process((bounds, np.asarray(len(history))))
+    history = np.asarray(bounds)[: int(num_done)].tolist()
+    state, fixed = place.everywhere(place.of_first_process((state, fixed)))
 
     def result(parameters: DeepModel) -> TrainingResult:
-        return TrainingResult(combine(parameters, fixed), np.array(history), num_steps)
+        model = place.here(combine(parameters, fixed))
+        return TrainingResult(model, np.array(history), num_steps)
 
-    def record(bounds: Float[Array, " steps"], steps: int) -> None:
+    def record(progress: Progress, steps: int) -> None:
         """Waits for a piece; called when the next is already under way."""
-        history.append(float(np.mean(np.asarray(bounds))))
+        history.append(float(np.mean(np.asarray(progress.bounds))))
         on_progress(min(steps, settings.max_iter), history[-1])
 
     def checkpoint(steps: int) -> Checkpoint:
@@ -244,35 +299,40 @@ def train(
         arrays["bounds"] = np.array(history)
         return Checkpoint(min(steps, settings.max_iter), training, arrays)
 
-    pending: tuple[Array, int] | None = None
-    with HeldBackSignals(*STOPPING_SIGNALS if checkpoints is not None else ()) as signals:
+    pending: tuple[Progress, int] | None = None
+    held_back = STOPPING_SIGNALS if checkpoints is not None or place.num_parts > 1 else ()
+    with place.noticing_lost_processes(), HeldBackSignals(*held_back) as signals:
         for piece_index in range(len(history), num_pieces):
             first = piece_index * num_steps
             steps = np.arange(first, first + num_steps)
             rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
             piece = Piece(
                 fixed,
-                data.batches(settings.seed, first, num_steps, batch_size),
-                jax.device_put(rates.astype(dtype)),
+                place.batches(data, settings.seed, first, num_steps, batch_size),
+                place.everywhere(rates.astype(dtype)),
                 key,
-                jax.device_put(np.asarray(data.num_rows, dtype)),
+                num_data,
+                place.stop_flags(signals.noted is not None),
             )
-            state, bounds = advance(piece, state, settings.alpha, settings.num_samples)
+            state, progress = advance(piece, state, settings.alpha, settings.num_samples)
             if pending is not None:
                 record(*pending)
                 if not np.isfinite(history[-1]):
                     break
-            pending = (bounds, first + num_steps)
+            # Several processes stop where all know of it: what one wanted is told a piece later.
+            stops = place.stops(pending and pending[0].stop, signals.noted is not None)
+            pending = (progress, first + num_steps)
             ends = piece_index == num_pieces - 1
-            if checkpoints is not None and (
-                ends or signals.noted is not None or checkpoints.due(first + num_steps)
-            ):
+            if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
                 record(*pending)
                 pending = None
                 if not np.isfinite(history[-1]):
                     break
-                checkpoints.write(checkpoint(first + num_steps))
+                if checkpoints is not None:
+                    checkpoints.write(checkpoint(first + num_steps))
                 signals.deliver()
+                if stops:
+                    place.stopped()
         else:
             if pending is not None:
                 record(*pending)
