@@ -33,7 +33,7 @@ Tree = TypeVar("Tree")
 PARTS = "parts"
 
 
-class LostProcess(RuntimeError):
+class LostProcess(ConnectionError):
     """Another process of the training failed, or does not answer."""
 
     def __init__(self, reason: str):
@@ -43,7 +43,7 @@ class LostProcess(RuntimeError):
         )
 
 
-class StoppedElsewhere(RuntimeError):
+class StoppedElsewhere(ConnectionError):
     """Another process of the training was told to stop."""
 
     def __init__(self) -> None:
