@@ -300,6 +300,7 @@ def train(
         return Checkpoint(min(steps, settings.max_iter), training, arrays)
 
     pending: tuple[Progress, int] | None = None
+    told: Array | None = None
     held_back = STOPPING_SIGNALS if checkpoints is not None or place.num_parts > 1 else ()
     with place.noticing_lost_processes(), HeldBackSignals(*held_back) as signals:
         for piece_index in range(len(history), num_pieces):
@@ -319,8 +320,9 @@ def train(
                 record(*pending)
                 if not np.isfinite(history[-1]):
                     break
-            # Several processes stop where all know of it: what one wanted is told a piece later.
-            stops = place.stops(pending and pending[0].stop, signals.noted is not None)
+            # Several processes stop where all know of it: what one wants is told a piece later.
+            stops = place.stops(told, signals.noted is not None)
+            told = progress.stop
             pending = (progress, first + num_steps)
             ends = piece_index == num_pieces - 1
             if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
@@ -330,8 +332,8 @@ def train(
                     break
                 if checkpoints is not None:
                     checkpoints.write(checkpoint(first + num_steps))
-                signals.deliver()
                 if stops:
+                    signals.deliver()
                     place.stopped()
         else:
             if pending is not None:

@@ -135,7 +135,8 @@ class Together(Placement):
 
     def of_first_process(self, tree: Any) -> Any:
         """What the first process has; all processes must call it."""
-        return multihost_utils.broadcast_one_to_all(tree)
+        with self.noticing_lost_processes():
+            return multihost_utils.broadcast_one_to_all(tree)
 
     def here(self, tree: Tree) -> Tree:
         """The copy of this process's first device."""
