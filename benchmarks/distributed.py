@@ -40,9 +40,9 @@ def work(process_id: int, num_processes: int, port: int, steps: int) -> None:
     model.fit(X, y)
     print("ready", flush=True)
     for _ in sys.stdin:
-        started = time.perf_counter()
+        started, started_cpu = time.perf_counter(), time.process_time()
         model.fit(X, y)
-        print(time.perf_counter() - started, flush=True)
+        print(time.perf_counter() - started, time.process_time() - started_cpu, flush=True)
 
 
 class Training:
@@ -72,12 +72,13 @@ class Training:
             lines.append(line)
         return lines
 
-    def seconds(self) -> float:
-        """The time of one training: that of its slowest process."""
+    def seconds(self) -> tuple[float, float]:
+        """The time of one training and of its processor: those of its slowest process."""
         for process in self.processes:
             process.stdin.write("go\n")
             process.stdin.flush()
-        return max(map(float, self.hear()))
+        times = [tuple(map(float, line.split())) for line in self.hear()]
+        return max(wall for wall, _ in times), max(cpu for _, cpu in times)
 
     def end(self) -> None:
         for process in self.processes:
@@ -93,8 +94,9 @@ def measure(rounds: int, steps: int) -> None:
         assert set(training.hear()) == {"ready"}
     for index in range(rounds):
         for number, training in trainings.items():
-            rate = BATCH_SIZE * steps / training.seconds()
-            results.add({"processes": number, "round": index}, {"rows_per_second": rate})
+            seconds, cpu = training.seconds()
+            measured = {"rows_per_second": BATCH_SIZE * steps / seconds, "cpu_seconds": cpu}
+            results.add({"processes": number, "round": index}, {**measured, "steps": steps})
     for training in trainings.values():
         training.end()
     write_table(results)
