@@ -3,7 +3,9 @@
 import contextlib
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,6 +109,7 @@ class Distributing:
                 "or --distributed alone on a cluster that JAX knows.",
                 param_hint="'--coordinator'",
             )
+        before = signal.getsignal(signal.SIGTERM)
         try:
             jax.distributed.initialize(
                 *self._given,
@@ -119,6 +122,9 @@ class Distributing:
                 "Slurm, Open MPI and Kubernetes, give --coordinator HOST:PORT --num-processes N "
                 "--process-id I."
             ) from error
+        # JAX has taken SIGTERM for a service that is not used here: it means what it meant before.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def _leave_at_once(code: int) -> NoReturn:

@@ -7,27 +7,20 @@ number of rows: cross-validation folds share one compilation.
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache, partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
-from jax.sharding import PartitionSpec
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from dvip.compilation import small_program_options
 from dvip.keys import random_key
-from dvip.network import SampleNoise
-from dvip.objectives import Batch, DeepModel, bound
+from dvip.objectives import Batch, DeepModel
 from dvip.parameters import combine, split_trainable
 from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder
 from dvip.training.interruption import HeldBackSignals
-from dvip.training.placement import PARTS, Placement, Together, placement
+from dvip.training.placement import Placement, placement
+from dvip.training.step import Piece, Progress, State, compiled_advance, start
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 
@@ -66,7 +59,10 @@ class Data(Protocol):
         """How many numbers a row has, inputs, targets and weight together."""
 
     def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """The batches of `num_steps` steps from `step` on."""
+        """The batches of `num_steps` steps from `step` on.
+
+        With a fifth parameter, `part`, each of several processes asks for its rows of them only.
+        """
 
 
 @dataclass(frozen=True)
@@ -91,132 +87,10 @@ class TrainingDiverged(RuntimeError):
         self.result = result
 
 
-class State(NamedTuple):
-    """All that changes from step to step. `step` stands still once a bound was not finite."""
-
-    parameters: DeepModel
-    # Those of the last finite bound, as one vector: a step may lead where there is none.
-    last_finite: Float[Array, " parameters"]
-    optimiser: Any
-    step: Int[Array, ""]
-    finite: Bool[Array, ""]
-
-
-class Piece(NamedTuple):
-    """What a compiled call needs besides the state: the fixed part of the model and the data."""
-
-    fixed: DeepModel
-    batches: Batch
-    learning_rates: Float[Array, " steps"]
-    key: PRNGKeyArray
-    num_data: Float[Array, ""]
-    # Of several processes, whether each wants to stop.
-    stop: Bool[Array, " parts"] | None
-
-
-class Progress(NamedTuple):
-    """What a compiled call tells besides the state."""
-
-    bounds: Float[Array, " steps"]
-    # Of several processes, whether any wants to stop.
-    stop: Bool[Array, ""] | None
-
-
 def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
     """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
     progress = np.minimum(steps / max_iter, 1.0)
     return 0.5 * learning_rate * (1 + np.cos(np.pi * progress))
-
-
-@eqx.filter_jit
-def _start(parameters: DeepModel) -> State:
-    """Before the first step. Its arrays are the loop's own: the caller's model stays as it is."""
-    flat, unravel = ravel_pytree(parameters)
-    optimiser = optax.scale_by_adam().init(flat)
-    return State(unravel(flat), flat, optimiser, jnp.zeros((), jnp.int32), jnp.array(True))
-
-
-def _advance(
-    piece: Piece, state: State, alpha: float, num_samples: int, num_parts: int = 1
-) -> tuple[State, Progress]:
-    """One step for each batch of the piece. All parameters are one vector for the optimiser.
-
-    With several parts, it is called for each of them with its rows, and bounds and gradients are
-    averaged: the scaled sum over all rows is the mean of the scaled sums over equal parts.
-    """
-    adam = optax.scale_by_adam()
-    parameters, unravel = ravel_pytree(state.parameters)
-    noises = _sample_noises(piece, state, num_samples, num_parts)
-
-    def loss(
-        parameters: Float[Array, " parameters"],
-        batch: Batch,
-        noise: SampleNoise,
-        key: PRNGKeyArray,
-    ) -> Array:
-        model = combine(unravel(parameters), piece.fixed)
-        value = bound(model, batch, noise, key, num_data=piece.num_data, alpha=alpha)
-        return -value / piece.num_data
-
-    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array]) -> tuple[tuple, Array]:
-        parameters, last_finite, optimiser, count, finite = carry
-        batch, noise, learning_rate = xs
-        key = jax.random.fold_in(piece.key, count)
-        value, gradient = jax.value_and_grad(loss)(parameters, batch, noise, key)
-        if num_parts > 1:  # one exchange for both
-            both = jax.lax.pmean(jnp.concatenate([value[None], gradient]), PARTS)
-            value, gradient = both[0], both[1:]
-        updates, new_optimiser = adam.update(gradient, optimiser)
-        finite = finite & jnp.isfinite(value + jnp.sum(gradient))
-        new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
-        old = (parameters, last_finite, optimiser, count)
-        kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
-        return (*kept, finite), -value * piece.num_data
-
-    carry = (parameters, *state[1:])
-    carry, bounds = jax.lax.scan(step, carry, (piece.batches, noises, piece.learning_rates))
-    stop = None if piece.stop is None else jax.lax.pmax(jnp.any(piece.stop), PARTS)
-    return State(unravel(carry[0]), *carry[1:]), Progress(bounds, stop)
-
-
-def _sample_noises(piece: Piece, state: State, num_samples: int, num_parts: int) -> SampleNoise:
-    """The noise of every step of a piece: that of all rows, of which a part takes its own."""
-    # Drawn for all steps at once: the generator has a cost a call that is as large as a layer's.
-    network = combine(state.parameters, piece.fixed).network
-    num_steps, num_rows = piece.batches.inputs.shape[:2]
-    noise = network.draw_sample_noise(
-        jax.random.fold_in(piece.key, state.step), num_steps * num_samples, num_rows * num_parts
-    )
-    if num_parts > 1:
-        start = jax.lax.axis_index(PARTS) * num_rows
-        own = jax.lax.dynamic_slice_in_dim(noise.inner, start, num_rows, axis=2)
-        noise = noise._replace(inner=own)
-    return noise.split(num_steps)
-
-
-@cache
-def _compiled_advance(place: Placement) -> Callable:
-    """`_advance`, compiled for the devices that JAX computes on; the state is donated."""
-    options = small_program_options(jax.default_backend())
-
-    def on_all_devices(
-        piece: Piece, state: State, alpha: float, num_samples: int
-    ) -> tuple[State, Progress]:
-        assert isinstance(place, Together)
-        same, parts = PartitionSpec(), PartitionSpec(PARTS)
-        specs = Piece(same, PartitionSpec(None, PARTS), same, same, same, parts)  # type: ignore
-        function = partial(
-            _advance, alpha=alpha, num_samples=num_samples, num_parts=place.num_parts
-        )
-        return jax.shard_map(
-            function, mesh=place.mesh, in_specs=(specs, same), out_specs=same, check_vma=False
-        )(piece, state)
-
-    function = on_all_devices if isinstance(place, Together) else _advance
-    # (The annotations of filter_jit lack the options of jax.jit.)
-    return eqx.filter_jit(  # type: ignore[call-overload]
-        function, donate="all-except-first", compiler_options=options
-    )
 
 
 def _steps_at_once(
@@ -228,15 +102,35 @@ def _steps_at_once(
     return max(1, min(MAX_STEPS_AT_ONCE, steps))
 
 
-def _restored(
-    checkpoint: Checkpoint, state: State, fixed: DeepModel, num_steps: int
+def _begin(
+    place: Placement,
+    state: State,
+    fixed: DeepModel,
+    checkpoints: CheckpointFolder | None,
+    training: Mapping[str, Any],
 ) -> tuple[State, DeepModel, list[float]]:
+    """The state, the fixed part of the model and the bounds so far: new ones or a checkpoint's."""
+    bounds = np.zeros(0)
+    if checkpoints is not None:
+        checkpoints.check(training)
+        if checkpoints.resumed is not None:
+            state, fixed, bounds = _restored(checkpoints.resumed, state, fixed)
+    # Only the first process reads checkpoints; the others first need to know how long they are.
+    num_bounds = int(place.of_first_process(np.int32(len(bounds))))
+    bounds = np.resize(bounds, num_bounds).astype(state.last_finite.dtype)
+    state, fixed, bounds = place.of_first_process((state, fixed, bounds))
+    return *place.everywhere((state, fixed)), np.asarray(bounds).tolist()
+
+
+def _restored(
+    checkpoint: Checkpoint, state: State, fixed: DeepModel
+) -> tuple[State, DeepModel, np.ndarray]:
     """The state, the fixed part of the model and the bounds of a checkpoint."""
     try:
         state = tree_from_arrays("state", state, checkpoint.arrays)
         fixed = tree_from_arrays("fixed", fixed, checkpoint.arrays)
-        bounds = checkpoint.arrays["bounds"].tolist()
-        if int(state.step) != num_steps * len(bounds):
+        bounds = checkpoint.arrays["bounds"]
+        if int(state.step) != checkpoint.training["steps_at_once"] * len(bounds):
             raise ValueError(f"{len(bounds)} bounds, {int(state.step)} steps.")
     except (KeyError, ValueError) as error:
         raise CheckpointError(
@@ -261,29 +155,19 @@ def train(
     """
     parameters, fixed = split_trainable(model)
     place = placement()
-    state, advance = _start(parameters), _compiled_advance(place)
-    dtype = state.last_finite.dtype
     batch_size = min(settings.batch_size, data.num_rows)
     place.check_batch_size(batch_size)
     num_pieces = -(-settings.max_iter // _steps_at_once(model, data, batch_size, settings))
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
     # has a learning rate of zero.
     num_steps = -(-settings.max_iter // num_pieces)
+    training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
+    state, fixed, history = _begin(place, start(parameters), fixed, checkpoints, training)
+    advance, dtype = compiled_advance(place), state.last_finite.dtype
     key = place.everywhere(random_key(settings.seed, impl="rbg"))
     num_data = place.everywhere(np.asarray(data.num_rows, dtype))
-    history: list[float] = []
-    training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
-    if checkpoints is not None:
-        checkpoints.check(training)
-        if checkpoints.resumed is not None:
-            state, fixed, history = _restored(checkpoints.resumed, state, fixed, num_steps)
-            on_progress(checkpoints.resumed.step, history[-1])
-    # Only the first process may have read a checkpoint.
-    bounds = np.zeros(num_pieces, dtype)
-    bounds[: len(history)] = history
-    bounds, num_done = place.of_first_process((bounds, np.asarray(len(history))))
-    history = np.asarray(bounds)[: int(num_done)].tolist()
-    state, fixed = place.everywhere(place.of_first_process((state, fixed)))
+    if history:
+        on_progress(min(len(history) * num_steps, settings.max_iter), history[-1])
 
     def result(parameters: DeepModel) -> TrainingResult:
         model = place.here(combine(parameters, fixed))
@@ -318,8 +202,8 @@ def train(
             state, progress = advance(piece, state, settings.alpha, settings.num_samples)
             if pending is not None:
                 record(*pending)
-                if not np.isfinite(history[-1]):
-                    break
+            if history and not np.isfinite(history[-1]):
+                break
             # Several processes stop where all know of it: what one wants is told a piece later.
             stops = place.stops(told, signals.noted is not None)
             told = progress.stop
@@ -328,9 +212,8 @@ def train(
             if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
                 record(*pending)
                 pending = None
-                if not np.isfinite(history[-1]):
-                    break
-                if checkpoints is not None:
+                # Not a number: all processes end in the next turn.
+                if checkpoints is not None and np.isfinite(history[-1]):
                     checkpoints.write(checkpoint(first + num_steps))
                 if stops:
                     signals.deliver()

@@ -4,6 +4,7 @@ Several devices share the rows of every batch. Each has all parameters and compu
 for its rows; the average over the devices is the gradient of the whole batch.
 """
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -119,7 +120,11 @@ class Together(Placement):
         """The rows of this process, for the devices that it has."""
         rows = batch_size // self.num_parts
         part = slice(self._first * rows, self._end * rows)
-        batches = data.batches(seed, step, num_steps, batch_size, part)
+        if "part" in inspect.signature(data.batches).parameters:
+            batches = data.batches(seed, step, num_steps, batch_size, part)
+        else:  # a source that knows whole batches only
+            batches = data.batches(seed, step, num_steps, batch_size)
+            batches = jax.tree.map(lambda array: array[:, part], batches)
         return jax.tree.map(lambda array: self._put(array, None, PARTS), batches)
 
     def everywhere(self, tree: Any) -> Any:
