@@ -16,6 +16,7 @@ from dvip.data.rectangles import generate_rectangles
 from dvip.data.target_first import read_last_rows_as_test, read_two_files
 from dvip.data.taxi import INPUTS as TRIP_INPUTS
 from dvip.data.taxi import read_taxi, read_taxi_sample
+from dvip.data.toy import generate_toy
 from dvip.data.uci import read_uci, uci_files
 
 __all__ = ["DATASETS", "load_split"]
@@ -277,6 +278,20 @@ def _rectangles_generated() -> Dataset:
     )
 
 
+def _toy() -> Dataset:
+    return Dataset(
+        name="toy",
+        task="regression",
+        rows=600,
+        num_inputs=1,
+        num_splits=None,
+        address="generated",
+        licence="none needed",
+        parts=(),
+        read=partial(generate_toy, num_train=100, num_test=500),
+    )
+
+
 def _all() -> list[Dataset]:
     by_uci = f"{CC_BY}, UCI"
     return [
@@ -297,6 +312,7 @@ def _all() -> list[Dataset]:
         _taxi_sample(),
         _mnist(),
         _rectangles(),
+        _toy(),
         _rectangles_generated(),
         _particles("susy", 279, 5_000_000, 18),
         _particles("higgs", 280, 11_000_000, 28),
