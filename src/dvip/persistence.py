@@ -6,7 +6,6 @@ whole until the new one is complete: `model.json` is replaced last, in one step.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as serialise_arrays
+
+from dvip.files import replace_file
 
 __all__ = ["ModelFileError", "read_model", "write_model"]
 
@@ -33,19 +34,6 @@ def _digest(data: bytes) -> str:
 
 def _canonical(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, allow_nan=True).encode()
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    """Writes a file under a temporary name and renames it: it is whole or not there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def write_model(
@@ -69,8 +57,8 @@ def write_model(
         "sha256": _digest(_canonical(content)),
         "content": content,
     }
-    _replace_file(folder / arrays_name, data)
-    _replace_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+    replace_file(folder / arrays_name, data)
+    replace_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
     for old in folder.glob("arrays-*.safetensors"):
         if old.name != arrays_name:
             old.unlink()
