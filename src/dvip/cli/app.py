@@ -23,6 +23,7 @@ app = typer.Typer(
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
+    Known datasets:     dvip datasets
 
     Tables are CSV (.csv, .tsv, also .gz) or Parquet (.parquet, .pq).
     """,
@@ -311,6 +312,28 @@ def demo(
     from dvip.cli.demonstrating import demonstrate
 
     demonstrate(out)
+
+
+@app.command()
+@reports_errors
+def datasets(
+    data: Annotated[Path | None, typer.Option(help="A folder to look in first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """List the datasets that are known by name, and which of them are there.
+
+    They are looked for in the folder that --data names, in $DVIP_DATA and in the user's cache;
+    public files that are in none of them are downloaded when they are needed.
+
+    \b
+    Examples:
+      dvip datasets
+      dvip datasets --data ~/data
+      dvip datasets --json
+    """
+    from dvip.cli.listing import list_datasets
+
+    list_datasets(data, as_json=as_json)
 
 
 def main() -> None:

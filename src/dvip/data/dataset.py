@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dvip.data.downloading import download
-from dvip.data.errors import DataError
+from dvip.data.downloading import DownloadError, download
+from dvip.data.errors import DataError, MissingDataError
 from dvip.data.files import DataFile
 from dvip.data.locating import data_folders, find
 
@@ -64,15 +65,28 @@ class Dataset:
     def load(self, split: int = 0, data: Path | None = None) -> Split:
         """The rows of a split. Files that are in none of the folders are downloaded."""
         self._check_split(split)
-        parts = {part.path: part for part in self.parts}
-        folders = data_folders(data)
-
-        def located(path: str) -> Path:
-            return find(parts[path], folders) or download(self.name, parts[path], folders)
-
-        loaded = self.read(located, split)
+        loaded = self.read(partial(self._locate, folders=data_folders(data)), split)
         self._check_shapes(loaded)
         return loaded
+
+    def _locate(self, path: str, *, folders: list[Path]) -> Path:
+        part = next(part for part in self.parts if part.path == path)
+        place = find(part, folders)
+        if place is not None:
+            return place
+        looked = f"{self.name}: {path} is not in {' or '.join(map(str, folders))}"
+        by_hand = f"by hand as {folders[0] / path}"
+        if not part.addresses:
+            raise MissingDataError(
+                f"{looked}, and cannot be downloaded by itself: put it there {by_hand}. "
+                f"Its source is {self.address}."
+            )
+        try:
+            return download(part, self.parts)
+        except DownloadError as error:
+            raise MissingDataError(
+                f"{looked}, and cannot be downloaded from {error}. Put it there {by_hand}."
+            ) from error
 
     def _check_split(self, split: int) -> None:
         if split < 0:

@@ -17,53 +17,56 @@ import pooch
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from dvip.data.errors import MissingDataError
 from dvip.data.files import Address, DataFile
 from dvip.data.locating import cache_folder
 
-__all__ = ["download"]
+__all__ = ["DownloadError", "download"]
 
 # Seconds to wait for a server to answer, or to send more.
 TIMEOUT = 30
+BYTES_AT_ONCE = 2**18
 
 
-def download(dataset: str, file: DataFile, folders: Sequence[Path]) -> Path:
-    """The file's place in the cache, after it was fetched from the first address that has it."""
-    target = cache_folder() / file.path
+class DownloadError(OSError):
+    """No address has the file; the message names them all, with reasons."""
+
+
+def download(file: DataFile, neighbours: Sequence[DataFile] = ()) -> Path:
+    """The file's place in the cache, after it was fetched from the first address that has it.
+
+    Neighbours that are in the same archive are unpacked with it.
+    """
     failures: list[str] = []
     for address in file.addresses:
+        wanted = [other for other in neighbours if address in other.addresses and other != file]
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _fetch(address, target)
+            _fetch(address, [cache_folder() / part.path for part in (file, *wanted)])
         except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             failures.append(f"{address.url} ({_reason(error)})")
         else:
-            return target
-    looked = ", ".join(str(folder) for folder in folders)
-    tried = f"could not be downloaded from {', '.join(failures)}" if failures else "is not public"
-    raise MissingDataError(
-        f"{dataset}: {file.path} is not in {looked}, and {tried}. "
-        f"Put it there by hand, as {folders[0] / file.path}."
-    )
+            return cache_folder() / file.path
+    raise DownloadError(", ".join(failures))
 
 
-def _fetch(address: Address, target: Path) -> None:
-    """Fetches what an address gives, takes the file out of an archive, and names it last."""
-    # In the folder of the target: a rename within a file system is one step.
-    with tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent) as folder:
-        name = PurePosixPath(address.url).name
-        with _Transfer(name) as transfer:
-            pooch.get_logger().setLevel("WARNING")
-            fetched = pooch.retrieve(
-                address.url,
-                known_hash=address.checksum,
-                fname=name,
-                path=folder,
-                downloader=transfer,
+def _fetch(address: Address, targets: Sequence[Path]) -> None:
+    """Fetches what an address gives, takes the files out of an archive, and names them last."""
+    folder = targets[0].parent
+    folder.mkdir(parents=True, exist_ok=True)
+    # Beside the target: to rename a file within a file system is one step.
+    with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
+        fetched = Path(temporary) / "fetched"
+        with _Transfer(PurePosixPath(address.url).name) as transfer:
+            pooch.get_logger().setLevel("WARNING")  # it announces every download
+            pooch.retrieve(
+                address.url, address.checksum, fetched.name, temporary, downloader=transfer
             )
-        complete = _unpacked(Path(fetched), target.name) if address.is_archive else Path(fetched)
-        complete.chmod(0o644)  # temporary files are for their owner alone
-        os.replace(complete, target)
+        if address.is_archive:
+            complete = [_unpacked(fetched, target.name) for target in targets]
+        else:
+            complete = [fetched]
+        for path, target in zip(complete, targets, strict=True):
+            path.chmod(0o644)  # temporary files are for their owner alone
+            os.replace(path, target)
 
 
 def _unpacked(archive: Path, name: str) -> Path:
@@ -71,16 +74,16 @@ def _unpacked(archive: Path, name: str) -> Path:
     with zipfile.ZipFile(archive) as members:
         paths = [path for path in members.namelist() if PurePosixPath(path).name == name]
         if not paths:
-            raise ValueError(f"has no {name} in it")
+            raise ValueError(f"no {name} in it")
         with members.open(paths[0]) as packed, open(archive.parent / name, "wb") as unpacked:
             shutil.copyfileobj(packed, unpacked)
     return archive.parent / name
 
 
 class _Transfer:
-    """Downloads by pooch with a bar on a terminal, and checks that all bytes have come.
+    """A download by pooch, with a bar on a terminal, that checks that all bytes have come.
 
-    `total` and the methods below it are what pooch asks of a progress bar.
+    It is its own progress bar: what `total`, `update`, `reset` and `close` are is pooch's choice.
     """
 
     def __init__(self, name: str):
@@ -97,11 +100,16 @@ class _Transfer:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
-    def __call__(self, url: str, output_file: str, _pooch: Any) -> None:
+    def __call__(self, url: str, output_file: str, requesting: Any) -> None:
         fetch = pooch.HTTPDownloader(
-            progressbar=self, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"}
+            progressbar=self,
+            chunk_size=BYTES_AT_ONCE,
+            timeout=TIMEOUT,
+            headers={
+                "Accept-Encoding": "identity"
+            },  # bytes as they are, so that they can be counted
         )
-        fetch(url, output_file, _pooch)
+        fetch(url, output_file, requesting)
         size = os.path.getsize(output_file)
         if size < self.total:
             raise OSError(f"only {size:,} of {self.total:,} bytes came")
@@ -123,4 +131,4 @@ def _reason(error: Exception) -> str:
         return f"HTTP status {response.status_code}"
     if type(error).__module__.startswith("requests"):
         return type(error).__name__
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

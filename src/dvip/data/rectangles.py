@@ -6,7 +6,6 @@ the rectangle covers from a quarter to three quarters of the image.
 """
 
 import numpy as np
-from sklearn.datasets import load_sample_images
 
 from dvip.data.dataset import Find, Split
 
@@ -42,6 +41,8 @@ def generate_rectangles(find: Find, split: int, *, num_train: int, num_test: int
 
 def _photographs() -> np.ndarray:
     """Grey photographs of the same size, as bytes: (photographs, height, width)."""
+    from sklearn.datasets import load_sample_images  # takes as long as all other imports together
+
     colours = np.stack(load_sample_images().images)
     return colours.mean(axis=-1).astype(np.uint8)
 

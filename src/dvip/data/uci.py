@@ -61,9 +61,10 @@ def _indices(path: Path, size: int, what: str) -> np.ndarray:
     indices = numbers.astype(int)
     if numbers.ndim != 1 or (indices != numbers).any():
         raise DataError(f"{path} must hold one whole number a line.")
-    if indices.min() < 0 or indices.max() >= size:
+    outside = indices[(indices < 0) | (indices >= size)]
+    if outside.size:
         raise DataError(
-            f"{path} names {what} {indices.max()}, but data.txt beside it has {size} {what}s: "
+            f"{path} names {what} {outside[0]}, but data.txt beside it has {size} {what}s: "
             "one of them is damaged."
         )
     return indices
