@@ -9,6 +9,8 @@ __version__ = version("dvip")
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
     "BayesianNeuralNetwork": "dvip.processes",
+    "CheckpointError": "dvip.persistence",
+    "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
     "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
-    from dvip.persistence import ModelFileError
+    from dvip.persistence import CheckpointError, ModelFileError
     from dvip.predictive import GaussianMixture
     from dvip.processes import (
         BayesianNeuralNetwork,
@@ -49,10 +51,12 @@ if TYPE_CHECKING:
         Recurrent,
         WarpedGaussianProcess,
     )
-    from dvip.training import TrainingDiverged
+    from dvip.training import CheckpointWarning, TrainingDiverged
 
 __all__ = [
     "BayesianNeuralNetwork",
+    "CheckpointError",
+    "CheckpointWarning",
     "Classification",
     "Convolutional",
     "DVIPClassifier",

@@ -125,6 +125,18 @@ def fit(
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same number gives the same model.")] = 0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder for checkpoints, from which --resume can go on."),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps between two checkpoints; by default one a minute."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the newest checkpoint, if there is one."),
+    ] = False,
 ) -> None:
     """Train a model on a table.
 
@@ -137,7 +149,9 @@ def fit(
       dvip fit iris.parquet --target species --out model --test-fraction 0.2
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
+      dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
     """
+    from dvip.cli.checkpointing import Checkpointing
     from dvip.cli.fitting import fit_table
 
     parameters = {
@@ -158,6 +172,7 @@ def fit(
         drop=drop or [],
         test_fraction=test_fraction,
         parameters={name: value for name, value in parameters.items() if value is not None},
+        checkpointing=Checkpointing(checkpoint, checkpoint_every, resume),
     )
 
 

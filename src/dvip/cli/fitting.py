@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from dvip.cli.checkpointing import Checkpointing
 from dvip.cli.errors import warn
 from dvip.cli.evaluating import scores
 from dvip.cli.printing import print_metrics
@@ -19,7 +20,7 @@ from dvip.estimators import (
     DVIPRegressor,
 )
 from dvip.estimators.saving import save_estimator
-from dvip.persistence import MANIFEST
+from dvip.persistence import MODEL
 from dvip.tables import (
     ROWS_AT_ONCE,
     Surprises,
@@ -42,6 +43,8 @@ ESTIMATORS: dict[str, dict[str, type]] = {
     "deep-gp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
 }
 
+NO_CHECKPOINTS = Checkpointing()
+
 # Left-out columns, and classes, that are listed one by one.
 MAX_LISTED = 10
 
@@ -56,10 +59,12 @@ def fit_table(
     drop: Sequence[str],
     test_fraction: float | None,
     parameters: Mapping[str, Any],
+    checkpointing: Checkpointing,
 ) -> None:
     """Reads, trains, saves, and tells the user what happens."""
     check_options(model, parameters)
     check_model_output(out)
+    checkpointing.check()
     frame = read_training_table(table, targets)
     task, y = choose_target(frame, targets, task)
     if task not in ESTIMATORS[model]:
@@ -74,7 +79,7 @@ def fit_table(
     inputs = encoder.encode(frame.iloc[train])
     test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else None
     estimator = ESTIMATORS[model][task](**parameters, verbose=True)
-    estimator = train_model(estimator, inputs, y[train])
+    estimator = train_model(estimator, inputs, y[train], checkpointing)
     save_estimator(estimator, out, table=encoder.to_json())
     if test_inputs is not None:
         metrics = scores(estimator, in_blocks(test_inputs, y[test]))
@@ -97,7 +102,7 @@ def check_model_output(out: Path) -> None:
     """Raises an error before the training rather than after it if `out` cannot be written."""
     if out.exists() and not out.is_dir():
         raise TableError(f"{out} is a file; a model is a folder. Choose another name.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).exists():
+    if out.is_dir() and any(out.iterdir()) and not (out / MODEL.manifest).exists():
         raise TableError(f"The folder {out} holds other files and no model. Choose another name.")
     check_folder(out)
 
@@ -171,13 +176,16 @@ def listed(labels: np.ndarray) -> str:
     return ", ".join(map(str, labels[:MAX_LISTED])) + more
 
 
-def train_model(estimator: Any, inputs: np.ndarray, y: np.ndarray) -> Any:
+def train_model(
+    estimator: Any, inputs: np.ndarray, y: np.ndarray, checkpointing: Checkpointing = NO_CHECKPOINTS
+) -> Any:
     """Fits an estimator and tells how long it took."""
     layers = "1 layer" if estimator.n_layers == 1 else f"{estimator.n_layers} layers"
     typer.echo(f"Training {layers} on {len(y):,} rows.")
     started = time.monotonic()
     try:
-        estimator.fit(inputs, y)
+        with checkpointing.stopping():
+            estimator.fit(inputs, y, **checkpointing.of_fit)
     except TrainingDiverged as stopped:
         raise ValueError(
             f"Training stopped at step {stopped.step}: the bound is not finite. Try a smaller "

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dvip.architecture import MakeLayer, build_network, default_widths
 from dvip.compilation import use_compilation_cache
+from dvip.estimators.checkpointing import training_identity, training_seed
 from dvip.estimators.saving import save_estimator
 from dvip.estimators.scaling import Standardiser
 from dvip.estimators.shapes import as_rows
@@ -25,6 +26,7 @@ from dvip.prediction import draw_functions, sample_noise
 from dvip.processes import ImplicitProcess
 from dvip.training import (
     ArrayData,
+    CheckpointFolder,
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
@@ -160,11 +162,17 @@ class DeepEstimator(BaseEstimator):
         )
         return DeepModel(network, likelihood)
 
-    def _train(self, inputs: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray) -> None:
+    def _train(
+        self,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        sample_weight: np.ndarray,
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
         """Fits the model to validated inputs and to targets that are already scaled or encoded."""
         self._check_parameters()
         use_compilation_cache()
-        self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.seed_ = training_seed(self.random_state, checkpoints)
         inputs = self.input_scaler_.transform(inputs)
         if sample_weight.max() > np.finfo(self.precision).max:
             raise ValueError(
@@ -191,7 +199,11 @@ class DeepEstimator(BaseEstimator):
         ):
             model = self._build(data.inputs)
             try:
-                self._keep(train(model, data, settings, report), settings.max_iter)
+                identity = (
+                    {} if checkpoints is None else training_identity(self, data.fingerprint())
+                )
+                result = train(model, data, settings, report, checkpoints, identity)
+                self._keep(result, settings.max_iter)
             except TrainingDiverged as stopped:
                 self._keep(stopped.result, stopped.step)
                 raise

@@ -1,6 +1,7 @@
 """Classification: any labels, probit for two classes, robust-max for more."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.scaling import merge_duplicates
 from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS, Classification, Likelihood
 from dvip.objectives import DeepModel
@@ -26,7 +28,16 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     classes_: np.ndarray
     model_: DeepModel[Classification]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepClassifier":
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        checkpoint_dir: str | Path | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
+    ) -> "DeepClassifier":
         """Trains the model.
 
         Parameters
@@ -38,7 +49,16 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
             Labels of any type.
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
+        checkpoint_dir : path, optional
+            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
+            effect only when one more is written.
+        checkpoint_every : int, optional
+            Steps between two of them; by default there is one a minute.
+        resume : bool, default False
+            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
+            result is that of a training without the break, bit for bit.
         """
+        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
         X, y = self._validated(X, y)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
@@ -54,7 +74,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         codes = encoder.transform(y).astype(np.float64)[:, None]
         inputs, targets, weights = merge_duplicates(X, codes, weights)
         self._fit_input_scaler(inputs, weights)
-        self._train(inputs, targets, weights)
+        self._train(inputs, targets, weights, checkpoints)
         return self
 
     def _likelihood(self) -> tuple[Likelihood, int]:
