@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from dvip.experiments.calibration import LEVELS
 from dvip.experiments.methods import METHODS
@@ -78,7 +78,8 @@ def scores_figure(summary: Summary, metric: str, *, log: bool = False) -> Figure
         axes.tick_params(axis="y", length=0)
         if log:
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(ScalarFormatter())
+            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
             axes.xaxis.set_minor_formatter(NullFormatter())
     figure.supxlabel(LABELS.get(metric, f"test {metric}"), size=10)
     figure.legend(

@@ -6,6 +6,7 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from dvip.experiments.figures import figures
@@ -127,9 +128,10 @@ def _figure(kind: str, figure: Figure) -> str:
 
 def _image(figure: Figure, kind: str) -> bytes:
     buffer = BytesIO()
-    # Without the date, the same results give the same file.
+    # Without the date and random names, the same results give the same file.
     metadata = {"Date": None} if kind == "svg" else {}
-    figure.savefig(buffer, format=kind, dpi=130, metadata=metadata)
+    with rc_context({"svg.hashsalt": "dvip"}):
+        figure.savefig(buffer, format=kind, dpi=130, metadata=metadata)
     return buffer.getvalue()
 
 
