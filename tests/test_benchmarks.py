@@ -58,7 +58,7 @@ def test_report_says_what_the_results_say(results_folder):
     page = write_report(results_folder)
     assert page == (results_folder / "results.md").read_text()
     # Both got slower from round to round; the ratio within a round did not change.
-    assert "| 3 | 0.600 (0.450 - 0.750) | 30.000 (22.500 - 37.500) | 50 (50 - 50) |" in page
+    assert "| dvip | 3 | 0.600 (0.450 - 0.750) | 30.000 (22.500 - 37.500) | 50 (50 - 50) |" in page
     assert "| cold | 6.50 (6.50 - 6.50) |" in page
     assert "| dvip | 10,000 | 100 | 20,000 (20,000 - 20,000) | 2.000 (2.000 - 2.000) |" in page
     assert "| dvip | 412 (412 - 412) | 200 |" in page

@@ -109,7 +109,7 @@ def test_splits_have_prior_functions_of_their_own():
 def test_shards_are_a_partition(parts, number):
     runs = [Run("toy", "vip", split) for split in range(number)]
     pieces = [shard(runs, part, parts) for part in range(1, parts + 1)]
-    assert sorted(sum(pieces, [])) == sorted(runs)
+    assert sorted(run for piece in pieces for run in piece) == sorted(runs)
     assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
 
 

@@ -76,6 +76,7 @@ def _all_methods() -> list[Method]:
                 DVIP,
                 {**layers, "prior": "conv", "n_units": IMAGE_UNITS},
             ),
+            Method(f"dvip-{depth}-alpha", f"DVIP {depth} α=0.5", DVIP, {**layers, "alpha": 0.5}),
             Method(f"dgp-{depth}", f"DGP {depth}", DEEP_GP, layers),
         ]
         for hidden in ARCHITECTURES:

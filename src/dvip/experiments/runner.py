@@ -99,11 +99,9 @@ def _run_in_processes(
 ) -> None:
     """`jobs` processes that each do a run after another. A process that dies fails its runs."""
     waiting = list(reversed(runs))
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+    _share_cores(max(1, (os.cpu_count() or 1) // jobs))
     while waiting:
-        pool = ProcessPoolExecutor(
-            jobs, get_context("spawn"), initializer=_start_worker, initargs=(threads,)
-        )
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_leave_interrupts)
         running: dict[Future[Outcome], Run] = {}
         try:
             while waiting or running:
@@ -127,11 +125,18 @@ def _run_in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _start_worker(threads: int) -> None:
-    # Read when JAX starts: several single-threaded processes are quicker than threads that wait
-    # for each other.
-    os.environ.setdefault("NPROC", str(threads))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the first process's to answer
+def _share_cores(threads: int) -> None:
+    """Gives new processes so many threads each: threads that wait for each other are slow.
+
+    Read by JAX and by the libraries of linear algebra when they start.
+    """
+    for name in ("NPROC", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, str(threads))
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is the first process's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _kill(pool: ProcessPoolExecutor) -> None:
