@@ -6,8 +6,6 @@ until the new is complete: the manifest is replaced last, in one step.
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_arrays
 from safetensors.numpy import save as serialise_arrays
 
+from dvip.files import replace_file, settle
+
 __all__ = [
     "CHECKPOINT",
     "MODEL",
@@ -27,7 +27,6 @@ __all__ = [
     "arrays_of_tree",
     "read_folder",
     "tree_from_arrays",
-    "why_not_writable",
     "write_folder",
     "write_model",
 ]
@@ -73,41 +72,6 @@ def _canonical(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, allow_nan=True).encode()
 
 
-def why_not_writable(folder: Path) -> str | None:
-    """Why no file can be written in `folder`, which need not exist yet; None if one can."""
-    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    try:
-        # Asking for permissions is not enough: the file system itself may be read-only.
-        with tempfile.TemporaryFile(dir=existing):
-            return None
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        return f"Nothing can be written in {existing}: {reason}."
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    """Writes a file under a temporary name and renames it: it is whole or not there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _settle(folder: Path) -> None:
-    """Has the names in a folder outlast a power failure, where the system can do that."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def write_model(
     path: str | Path, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
@@ -136,9 +100,9 @@ def write_folder(
         "sha256": _digest(_canonical(content)),
         "content": content,
     }
-    _replace_file(folder / arrays_name, data)
-    _replace_file(folder / kind.manifest, json.dumps(manifest, indent=1).encode())
-    _settle(folder)
+    replace_file(folder / arrays_name, data)
+    replace_file(folder / kind.manifest, json.dumps(manifest, indent=1).encode())
+    settle(folder)
     for old in folder.glob("arrays-*.safetensors"):
         if old.name != arrays_name:
             old.unlink()

@@ -18,7 +18,15 @@ import pyarrow.parquet as pq
 
 from dvip.tables.errors import TableError, quoted
 
-__all__ = ["ROWS_AT_ONCE", "is_parquet", "num_rows", "read_blocks", "read_table", "separator"]
+__all__ = [
+    "ROWS_AT_ONCE",
+    "is_parquet",
+    "num_rows",
+    "read_blocks",
+    "read_table",
+    "readable",
+    "separator",
+]
 
 # Rows of a block: with 100 samples for each, a predictive distribution takes tens of megabytes.
 ROWS_AT_ONCE = 20_000
@@ -47,7 +55,7 @@ def is_parquet(path: Path) -> bool:
 def read_table(path: str | Path) -> pd.DataFrame:
     """The whole table."""
     path = Path(path)
-    with _readable(path):
+    with readable(path):
         if is_parquet(path):
             with pq.ParquetFile(path) as file:
                 _check_names(path, file.schema_arrow.names)
@@ -74,7 +82,7 @@ def read_blocks(
     start = 0
     with closing(blocks):
         while True:
-            with _readable(path):
+            with readable(path):
                 block = next(blocks, None)
             if block is None:
                 break
@@ -89,7 +97,7 @@ def read_blocks(
 def num_rows(path: str | Path) -> int | None:
     """How many rows a table has, where the file says so."""
     path = Path(path)
-    with _readable(path):
+    with readable(path):
         return pq.read_metadata(path).num_rows if is_parquet(path) else None
 
 
@@ -165,7 +173,7 @@ def _text_blocks(
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """Whatever goes wrong with a file is one `TableError`."""
     try:
         with warnings.catch_warnings():

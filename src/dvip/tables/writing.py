@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dvip.persistence import why_not_writable
+from dvip.files import why_not_writable
 from dvip.tables.errors import TableError
 from dvip.tables.reading import is_parquet, separator
 

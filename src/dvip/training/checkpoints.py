@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from dvip import __version__
+from dvip.files import why_not_writable
 from dvip.persistence import (
     CHECKPOINT,
     CheckpointError,
     read_folder,
-    why_not_writable,
     write_folder,
 )
 
