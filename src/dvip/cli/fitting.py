@@ -33,7 +33,7 @@ from dvip.tables import (
     target_numbers,
     with_targets,
 )
-from dvip.training import TrainingDiverged
+from dvip.training import TrainingDiverged, is_first_process
 
 __all__ = ["fit_table", "train_model"]
 
@@ -61,10 +61,14 @@ def fit_table(
     parameters: Mapping[str, Any],
     checkpointing: Checkpointing,
 ) -> None:
-    """Reads, trains, saves, and tells the user what happens."""
+    """Reads, trains, saves, and tells the user what happens.
+
+    Of several processes that train together, the first writes the model.
+    """
     check_options(model, parameters)
-    check_model_output(out)
-    checkpointing.check()
+    if is_first_process():
+        check_model_output(out)
+        checkpointing.check()
     frame = read_training_table(table, targets)
     task, y = choose_target(frame, targets, task)
     if task not in ESTIMATORS[model]:
@@ -80,6 +84,8 @@ def fit_table(
     test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else None
     estimator = ESTIMATORS[model][task](**parameters, verbose=True)
     estimator = train_model(estimator, inputs, y[train], checkpointing)
+    if not is_first_process():
+        return
     save_estimator(estimator, out, table=encoder.to_json())
     if test_inputs is not None:
         metrics = scores(estimator, in_blocks(test_inputs, y[test]))

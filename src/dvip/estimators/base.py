@@ -30,6 +30,7 @@ from dvip.training import (
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
+    is_first_process,
     progress_bar,
     train,
 )
@@ -195,7 +196,7 @@ class DeepEstimator(BaseEstimator):
         )
         with (
             precision(self.precision),
-            progress_bar(settings.max_iter, shown=self.verbose) as report,
+            progress_bar(settings.max_iter, shown=self.verbose and is_first_process()) as report,
         ):
             model = self._build(data.inputs)
             try:

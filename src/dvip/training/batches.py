@@ -13,6 +13,8 @@ from dvip.objectives import Batch
 
 __all__ = ["ArrayData", "shuffled_rows"]
 
+WHOLE = slice(None)
+
 
 def shuffled_rows(num_rows: int, seed: int, start: int, count: int) -> Int[np.ndarray, " count"]:
     """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
@@ -51,8 +53,13 @@ class ArrayData:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, part: slice = WHOLE
+    ) -> Batch:
+        """The batches of `num_steps` steps from `step` on: every array has a leading step axis.
+
+        With `part`, only those rows of every batch.
+        """
         rows = shuffled_rows(self.num_rows, seed, step * batch_size, num_steps * batch_size)
-        rows = rows.reshape(num_steps, batch_size)
+        rows = rows.reshape(num_steps, batch_size)[:, part]
         return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])
