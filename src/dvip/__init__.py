@@ -21,6 +21,7 @@ _HOMES = {
     "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
+    "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
     "NeuralSampler": "dvip.processes",
     "Probit": "dvip.likelihoods",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         Recurrent,
         WarpedGaussianProcess,
     )
-    from dvip.training import CheckpointWarning, TrainingDiverged
+    from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged
 
 __all__ = [
     "BayesianNeuralNetwork",
@@ -67,6 +68,7 @@ __all__ = [
     "GaussianProcess",
     "ImplicitProcess",
     "Likelihood",
+    "LostProcess",
     "ModelFileError",
     "NeuralSampler",
     "Probit",
