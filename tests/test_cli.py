@@ -275,7 +275,7 @@ def test_a_failing_block_leaves_no_half_of_a_file(regression, monkeypatch):
     frame.to_csv(table, index=False)
     monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 100))
     message = refuse("predict", regression.model, table, "--out", out)
-    assert "'age' should hold numbers, but row 401 has 'old'" in message
+    assert "'age' should hold numbers, but row 401 of broken.csv has 'old'" in message
     assert not out.exists()
     assert not list(regression.folder.glob(".*"))
 
