@@ -8,7 +8,9 @@ __version__ = version("dvip")
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
+    "ArraySource": "dvip.sources",
     "BayesianNeuralNetwork": "dvip.processes",
+    "Block": "dvip.sources",
     "Classification": "dvip.likelihoods",
     "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
@@ -24,9 +26,11 @@ _HOMES = {
     "Probit": "dvip.likelihoods",
     "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
+    "Source": "dvip.sources",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
+    "open_source": "dvip.sources",
 }
 
 if TYPE_CHECKING:
@@ -49,10 +53,13 @@ if TYPE_CHECKING:
         Recurrent,
         WarpedGaussianProcess,
     )
+    from dvip.sources import ArraySource, Block, Source, open_source
     from dvip.training import TrainingDiverged
 
 __all__ = [
+    "ArraySource",
     "BayesianNeuralNetwork",
+    "Block",
     "Classification",
     "Convolutional",
     "DVIPClassifier",
@@ -68,9 +75,11 @@ __all__ = [
     "Probit",
     "Recurrent",
     "RobustMax",
+    "Source",
     "TrainingDiverged",
     "WarpedGaussianProcess",
     "load",
+    "open_source",
 ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from dvip.cli.errors import warn
-from dvip.cli.printing import print_metrics, row_counter
+from dvip.cli.printing import print_metrics
 from dvip.cli.table_model import TableModel, open_model
 from dvip.metrics import (
     add_totals,
@@ -20,6 +20,7 @@ from dvip.metrics import (
 )
 from dvip.tables import TableError, num_rows, target_numbers, with_targets
 from dvip.tables.parsing import parse_texts, text_of
+from dvip.training import row_counter
 
 __all__ = ["evaluate_table", "scores"]
 

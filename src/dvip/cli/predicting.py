@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import typer
 
-from dvip.cli.printing import row_counter
 from dvip.cli.table_model import TableModel, open_model
 from dvip.tables import check_table_output, num_rows, table_writer
 from dvip.tables.parsing import text_of
+from dvip.training import row_counter
 
 __all__ = ["parse_quantiles", "predict_table"]
 

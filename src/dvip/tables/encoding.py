@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dvip.tables.choosing import choose_column
 from dvip.tables.columns import (
     Column,
     LeftOut,
@@ -16,7 +17,6 @@ from dvip.tables.columns import (
     column_from_json,
     column_to_json,
 )
-from dvip.tables.choosing import choose_column
 from dvip.tables.errors import TableError, check_present, quoted
 
 __all__ = ["TableEncoder"]

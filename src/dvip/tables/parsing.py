@@ -89,6 +89,7 @@ def holds_dates(column: pd.Series) -> bool:
 
 
 def is_number_type(column: pd.Series) -> bool:
+    """Whether a column is of a type of numbers or truth values, so that no cell can be text."""
     dtype = column.dtype
     return types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
 

@@ -76,7 +76,7 @@ def table_files(path: str | Path) -> list[Path]:
         and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
     ]
     if not files:
-        raise TableError(f"The folder {path} has no Parquet files.")
+        raise TableError(f"{path} is a folder without Parquet files.")
     return files
 
 
@@ -253,8 +253,6 @@ def _readable(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise TableError(f"There is no file {path}.") from None
-    except IsADirectoryError:
-        raise TableError(f"{path} is a folder, not a table.") from None
     except PermissionError:
         raise TableError(f"{path} may not be read: permission denied.") from None
     except pd.errors.EmptyDataError:

@@ -5,6 +5,7 @@ number of rows: cross-validation folds share one compilation.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -22,6 +23,7 @@ from dvip.keys import random_key
 from dvip.network import SampleNoise
 from dvip.objectives import Batch, DeepModel, bound
 from dvip.parameters import combine, split_trainable
+from dvip.training.reading_ahead import read_ahead
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 
@@ -202,27 +204,31 @@ def train(
         history.append(float(np.mean(np.asarray(bounds))))
         on_progress(min(steps, settings.max_iter), history[-1])
 
+    def read(first: int) -> Batch:
+        return data.batches(settings.seed, first, num_steps, batch_size)
+
     pending: tuple[Array, int] | None = None
-    for piece_index in range(num_pieces):
-        first = piece_index * num_steps
-        steps = np.arange(first, first + num_steps)
-        rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
-        piece = Piece(
-            fixed,
-            data.batches(settings.seed, first, num_steps, batch_size),
-            jax.device_put(rates.astype(dtype)),
-            key,
-            jax.device_put(np.asarray(data.num_rows, dtype)),
-        )
-        state, bounds = advance(piece, state, settings.alpha, settings.num_samples)
-        if pending is not None:
+    firsts = range(0, num_pieces * num_steps, num_steps)
+    with closing(read_ahead(read, firsts)) as pieces:
+        for first, batches in zip(firsts, pieces, strict=True):
+            steps = np.arange(first, first + num_steps)
+            rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
+            piece = Piece(
+                fixed,
+                batches,
+                jax.device_put(rates.astype(dtype)),
+                key,
+                jax.device_put(np.asarray(data.num_rows, dtype)),
+            )
+            state, bounds = advance(piece, state, settings.alpha, settings.num_samples)
+            if pending is not None:
+                record(*pending)
+                if not np.isfinite(history[-1]):
+                    break
+            pending = (bounds, first + num_steps)
+        else:
+            assert pending is not None  # max_iter is at least 1
             record(*pending)
-            if not np.isfinite(history[-1]):
-                break
-        pending = (bounds, first + num_steps)
-    else:
-        assert pending is not None  # max_iter is at least 1
-        record(*pending)
     if not bool(state.finite):
         unravel = ravel_pytree(parameters)[1]
         raise TrainingDiverged(int(state.step), result(unravel(state.last_finite)))

@@ -1,0 +1,103 @@
+"""Batches of scaled rows from a file of records: what training reads when it streams."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from dvip.objectives import Batch
+from dvip.sources.order import Paging, ShuffledPages
+from dvip.sources.writing import RowsContent
+
+__all__ = ["StreamedRows"]
+
+
+class StreamedRows:
+    """Rows that are read as they are needed: z = (value - mean) / scale, within ± `limit`.
+
+    `mean` and `scale` are those of inputs and targets together, in the units of the source. With
+    `classes`, the target is the place of the label among them. The file stays open: it may be
+    deleted meanwhile.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        content: RowsContent,
+        mean: Float[np.ndarray, " columns"],
+        scale: Float[np.ndarray, " columns"],
+        limit: float,
+        classes: np.ndarray | None = None,
+        part: tuple[int, int] = (0, 1),
+    ):
+        self.path, self.content = path, content
+        self.mean, self.scale, self.limit, self.classes = mean, scale, limit, classes
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
+        paging = Paging.of(content.num_rows, content.row_bytes)
+        index, count = part
+        pages = np.arange(index, paging.num_pages, count)
+        self._order = ShuffledPages(paging, pages, self._read_pages)
+        # The class of each label, by the number that the label has in the file.
+        labels: Any = content.labels
+        places = None if classes is None else np.searchsorted(classes, labels)
+        self._codes = None if places is None else places.astype(content.dtype)
+        self._factor = (content.unit / scale).astype(content.dtype)
+        self._offset = ((content.shift - mean) / scale).astype(content.dtype)
+
+    def part(self, index: int, count: int) -> "StreamedRows":
+        """The rows of every `count`-th page: those of one of `count` processes, read by no other.
+
+        The parts have all rows together, each row in one part.
+        """
+        own = (self.mean, self.scale, self.limit, self.classes, (index, count))
+        return StreamedRows(self.path, self.content, *own)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self._order.num_rows
+
+    @property
+    def num_columns(self) -> int:
+        """How many numbers a row has, inputs, targets and weight together."""
+        return self.content.num_columns
+
+    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
+        """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
+        rows = self.rows(seed, step * batch_size, num_steps * batch_size)
+        shape = (num_steps, batch_size)
+        return Batch(
+            rows.inputs.reshape(*shape, -1),
+            rows.targets.reshape(*shape, -1),
+            rows.weights.reshape(shape),
+        )
+
+    def rows(self, seed: int, start: int, count: int) -> Batch:
+        """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
+        records: Any = np.concatenate(list(self._order.rows(seed, start, count)))
+        values: Any = records[:, :-1] * self._factor + self._offset
+        inputs, targets = np.split(
+            np.clip(values, -self.limit, self.limit), [self.content.num_inputs], axis=1
+        )
+        if self._codes is not None:
+            targets = self._codes[records[:, -2].astype(int)][:, None]
+        return Batch(inputs, targets, records[:, -1])
+
+    def _read_pages(self, pages: Int[np.ndarray, " pages"]) -> np.ndarray:
+        """The records of these pages, by reading: pages of a mapping would count as memory."""
+        paging, content = self._order.paging, self.content
+        extents = [paging.rows_of(int(page)) for page in pages]
+        records = np.empty((sum(rows for _, rows in extents), content.num_columns), content.dtype)
+        end = 0
+        for first, rows in extents:
+            target = records[end : end + rows].data.cast("B")
+            self._file.seek(first * content.row_bytes)
+            if self._file.readinto(target) != len(target):
+                raise OSError(f"{self.path} became shorter while it was read: start again.")
+            end += rows
+        return records
