@@ -288,7 +288,7 @@ FIT = ("fit", "{train}", "--target", "target", "--out", "{folder}/new")
     [
         (("fit", "{train}", "--target", "Targt", "--out", "{folder}/new"), "mean 'target'?"),
         (("fit", "{folder}/no.csv", "--target", "y", "--out", "{folder}/new"), "There is no file"),
-        (("fit", "{folder}", "--target", "y", "--out", "{folder}/new"), "unknown type"),
+        (("fit", "{model}", "--target", "y", "--out", "{folder}/new"), "without Parquet files"),
         (("fit", "{train}", "--target", "note", "--out", "{folder}/new"), "No row of"),
         (("fit", "{train}", "--target", "visit", "--out", "{folder}/new"), "dates or times"),
         (("fit", "{train}", "--target", "name", "--out", "{folder}/new"), "300 different values"),

@@ -24,7 +24,7 @@ app = typer.Typer(
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
 
-    Tables are CSV (.csv, .tsv, also .gz) or Parquet (.parquet, .pq).
+    Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
     """,
 )
 
@@ -44,7 +44,10 @@ class Model(StrEnum):
     DEEP_GP = "deep-gp"
 
 
-TableArgument = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE")]
+TableArgument = Annotated[
+    Path,
+    typer.Argument(help="A CSV or Parquet file, or a folder of Parquet files.", metavar="TABLE"),
+]
 ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
 ]
@@ -124,6 +127,14 @@ def fit(
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same number gives the same model.")] = 0,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the table as it is needed, in bounded memory. By default, folders and "
+            "tables of more than 20 million numbers.",
+        ),
+    ] = None,
 ) -> None:
     """Train a model on a table.
 
@@ -136,6 +147,7 @@ def fit(
       dvip fit iris.parquet --target species --out model --test-fraction 0.2
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
+      dvip fit folder_of_parquet --target yield --out model --max-iter 20000
     """
     from dvip.cli.fitting import fit_table
 
@@ -156,6 +168,7 @@ def fit(
         task=None if task is Task.AUTO else task.value,
         drop=drop or [],
         test_fraction=test_fraction,
+        stream=stream,
         parameters={name: value for name, value in parameters.items() if value is not None},
     )
 
@@ -169,6 +182,14 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Quantiles for a regression, separated by commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Samples sent through the layers for each row; those of the model, usually 100, "
+            "by default. Fewer are faster.",
+        ),
+    ] = None,
 ) -> None:
     """Predict every row of a table, in the order of its rows.
 
@@ -179,10 +200,11 @@ def predict(
     Examples:
       dvip predict model new.csv --out predictions.csv
       dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
+      dvip predict model folder_of_parquet --out predictions.parquet --samples 10
     """
     from dvip.cli.predicting import parse_quantiles, predict_table
 
-    predict_table(model, table, out, parse_quantiles(quantiles))
+    predict_table(model, table, out, parse_quantiles(quantiles), samples)
 
 
 @app.command()

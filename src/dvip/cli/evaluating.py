@@ -50,10 +50,11 @@ def scores(estimator: Any, blocks: Iterable[tuple[Any, np.ndarray]]) -> dict[str
         return regression_from_totals(totals)
     probabilities: list[np.ndarray] = []
     labels: list[str] = []
-    for inputs, y in blocks:
-        probabilities.append(estimator.predict_proba(inputs))
-        labels += [text_of(label) for label in y]
     classes = [text_of(label) for label in estimator.classes_]
+    same = {label: label for label in classes}  # one text in memory for each class, not each row
+    for inputs, y in blocks:
+        probabilities.append(estimator.predict_proba(inputs).astype(np.float32))
+        labels += [same.get(text, text) for text in map(text_of, y)]
     return classification_metrics(np.concatenate(probabilities), labels, classes)
 
 

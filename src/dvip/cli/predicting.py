@@ -30,10 +30,14 @@ def parse_quantiles(text: str) -> list[float]:
     return sorted(set(quantiles))
 
 
-def predict_table(model: Path, table: Path, out: Path, quantiles: Sequence[float]) -> None:
+def predict_table(
+    model: Path, table: Path, out: Path, quantiles: Sequence[float], samples: int | None
+) -> None:
     """Writes the predictions of a saved model for a table."""
     check_table_output(out, table)
     opened = open_model(model, table)
+    if samples is not None:
+        opened.estimator.set_params(n_predictive_samples=samples)
     rows = 0
     with table_writer(out) as append, row_counter(num_rows(table), "predicting") as done:
         for frame, inputs in opened.blocks(table):

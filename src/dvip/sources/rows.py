@@ -81,9 +81,9 @@ class StreamedRows:
         """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
         records: Any = np.concatenate(list(self._order.rows(seed, start, count)))
         values: Any = records[:, :-1] * self._factor + self._offset
-        inputs, targets = np.split(
-            np.clip(values, -self.limit, self.limit), [self.content.num_inputs], axis=1
-        )
+        values = np.clip(values, -self.limit, self.limit)
+        inputs: Any = values[:, : self.content.num_inputs]
+        targets: Any = values[:, self.content.num_inputs :]
         if self._codes is not None:
             targets = self._codes[records[:, -2].astype(int)][:, None]
         return Batch(inputs, targets, records[:, -1])

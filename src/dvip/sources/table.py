@@ -38,8 +38,13 @@ class TableSource(Source):
         The targets of a block.
     keep : function of row numbers and a DataFrame, optional
         Which rows of a block to use; rows are counted from 0 over all files.
+    text_columns : sequence of str
+        Columns of a CSV file besides those of the encoder that are text even where they look like
+        numbers.
     weight : str, optional
         The column that says how many times each row counts.
+    num_rows : int, optional
+        About how many rows are kept, for progress and for the space that they take.
     depends_on : what JSON can hold
         What rows depend on besides the files and the encoder: the targets, and which rows to keep.
     """
@@ -73,10 +78,10 @@ class TableSource(Source):
         """Names of the inputs."""
         return self.encoder.feature_names
 
-    def frames(self) -> Iterator[pd.DataFrame]:
-        """The rows that are used, as they are in the table."""
+    def frames(self, rows: int = ROWS_AT_ONCE) -> Iterator[pd.DataFrame]:
+        """The rows that are used, as they are in the table, in blocks of at most `rows` rows."""
         start = 0
-        for frame in read_blocks(self.path, self.text_columns, rows=ROWS_AT_ONCE):
+        for frame in read_blocks(self.path, self.text_columns, rows=rows):
             numbers = np.arange(start, start + len(frame))
             start += len(frame)
             yield frame if self.keep is None else frame[self.keep(numbers, frame)]

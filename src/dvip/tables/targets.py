@@ -84,6 +84,17 @@ class TargetSurvey:
         """What labels are: truth values, whole numbers, or text."""
         return "truth" if self.only_truth else "whole" if self.only_whole else "text"
 
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels that were seen, sorted."""
+        match self.label_kind:
+            case "truth":
+                return np.array(sorted(map(bool, self.numbers)))
+            case "whole":
+                return np.array(sorted(map(int, self.numbers)))
+            case _:
+                return np.array(sorted(self.texts), dtype=object)
+
     def check_labels(self, name: str) -> None:
         """Raises an error unless the values can be class labels."""
         if self.only_dates:
