@@ -115,7 +115,9 @@ def _check_space(source: Source, dtype: str, folder: Path) -> None:
     """Raises an error before a long pass if its result cannot fit."""
     if source.num_rows is None:
         return
-    block = next(iter(source.blocks()))
+    block = next(iter(source.blocks()), None)
+    if block is None:
+        return
     width = block.inputs.shape[1] + block.targets.reshape(len(block), -1).shape[1] + 1
     needed = source.num_rows * width * np.dtype(dtype).itemsize
     free = shutil.disk_usage(folder).free

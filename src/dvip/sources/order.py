@@ -16,9 +16,10 @@ __all__ = ["Paging", "ShuffledPages"]
 
 # A page is the least that a disk reads well, and there are not more than so many: their order is
 # kept in memory.
-PAGE_BYTES, MAX_PAGES = 2**13, 2**20
-# A buffer holds so many pages; fewer, if they are large.
-BUFFER_PAGES, BUFFER_BYTES, MIN_BUFFER_PAGES = 1024, 2**25, 64
+PAGE_BYTES, MAX_PAGES = 2**12, 2**20
+# A buffer holds so many pages; fewer, if they are large. In a sorted file the rows of a page are
+# alike, so that the means of neighbouring batches have a correlation of batch size / pages.
+BUFFER_PAGES, BUFFER_BYTES, MIN_BUFFER_PAGES = 2**12, 2**25, 64
 # Buffers and epochs that are remembered: the next rows may begin where the last rows ended.
 REMEMBERED = 2
 

@@ -101,7 +101,7 @@ def write_rows(
             )
         of_block = ColumnStatistics.of(values, weights)
         statistics = of_block if statistics is None else statistics.merged(of_block)
-        records = np.column_stack([values, weights]).astype(dtype)
+        records = np.ascontiguousarray(np.column_stack([values, weights]), dtype)
         checksum = zlib.crc32(records.data, checksum)
         file.write(records.data)
         num_rows += len(block)
