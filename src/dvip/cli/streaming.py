@@ -93,6 +93,7 @@ class _TableRows:
     def source(self, *, test: bool) -> TableSource:
         """The rows of one part."""
         survey = self.survey
+        split = [survey.split.fraction, survey.split.seed, test]
         return TableSource(
             self.table,
             self.encoder,
@@ -100,9 +101,9 @@ class _TableRows:
             keep=lambda rows, frame: self._is_kept(rows, frame, test=test),
             text_columns=self._text_targets(),
             num_rows=survey.num_test if test else survey.num_training,
-            depends_on=[self.task, survey.target.label_kind, survey.split.fraction,
-                        survey.split.seed, test],
-        )  # fmt: skip
+            named=False,  # the encoder, which is stored with the model, names them
+            depends_on=[self.task, survey.target.label_kind, split],
+        )
 
     def test_blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Inputs and targets of the rows for testing; warns of what training rows did not have."""

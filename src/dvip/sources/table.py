@@ -45,6 +45,8 @@ class TableSource(Source):
         The column that says how many times each row counts.
     num_rows : int, optional
         About how many rows are kept, for progress and for the space that they take.
+    named : bool
+        Whether an estimator is to note the names of the inputs and to expect them at prediction.
     depends_on : what JSON can hold
         What rows depend on besides the files and the encoder: the targets, and which rows to keep.
     """
@@ -59,12 +61,13 @@ class TableSource(Source):
         text_columns: Sequence[str] = (),
         weight: str | None = None,
         num_rows: int | None = None,
+        named: bool = True,
         depends_on: Any = None,
     ):
         self.path, self.encoder, self.read_targets = Path(path), encoder, read_targets
         self.keep, self.weight, self.depends_on = keep, weight, depends_on
         self.text_columns = (*encoder.text_columns, *text_columns)
-        self._num_rows = num_rows
+        self._num_rows, self._named = num_rows, named
 
     @property
     def num_rows(self) -> int | None:
@@ -74,9 +77,9 @@ class TableSource(Source):
         return num_rows(self.path)
 
     @property
-    def feature_names(self) -> list[str]:
+    def feature_names(self) -> list[str] | None:
         """Names of the inputs."""
-        return self.encoder.feature_names
+        return self.encoder.feature_names if self._named else None
 
     def frames(self, rows: int = ROWS_AT_ONCE) -> Iterator[pd.DataFrame]:
         """The rows that are used, as they are in the table, in blocks of at most `rows` rows."""
