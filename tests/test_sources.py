@@ -143,6 +143,18 @@ def test_scales_in_one_pass_are_those_of_the_whole(files, monkeypatch, dtype):
         np.testing.assert_allclose(z[order], expected, atol=5e-6 if dtype == "float32" else 1e-7)
 
 
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
+def test_only_columns_that_are_used_are_read(files, name):
+    source = open_source(files.folder / name, target="y", columns=["x2", "x0"], weight="x1")
+    (frame,) = source.frames()
+    assert set(frame.columns) == {"x0", "x1", "x2", "y"}
+    (block,) = source.blocks()
+    assert np.array_equal(block.inputs, files.frame[["x2", "x0"]])
+    assert np.array_equal(block.weights, files.frame["x1"])
+    (frame,) = open_source(files.folder / name, target="y", columns=["x2"]).frames()
+    assert set(frame.columns) == {"x2", "y"}
+
+
 def test_statistics_merge_in_any_grouping():
     random = np.random.default_rng(0)
     values = 1e8 + random.normal(size=(300, 2)) * [1, 1e-3]

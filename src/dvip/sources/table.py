@@ -33,7 +33,7 @@ class TableSource(Source):
     path : str or Path
         A Parquet or CSV file, or a folder of Parquet files.
     encoder : TableEncoder
-        Which columns are inputs, and how.
+        Which columns are inputs, and how, and which are targets; others are not read.
     read_targets : function of a DataFrame
         The targets of a block.
     keep : function of row numbers and a DataFrame, optional
@@ -84,7 +84,9 @@ class TableSource(Source):
     def frames(self, rows: int = ROWS_AT_ONCE) -> Iterator[pd.DataFrame]:
         """The rows that are used, as they are in the table, in blocks of at most `rows` rows."""
         start = 0
-        for frame in read_blocks(self.path, self.text_columns, rows=rows):
+        columns = {column.name for column in self.encoder.columns}
+        columns |= {*self.encoder.targets, *([] if self.weight is None else [self.weight])}
+        for frame in read_blocks(self.path, self.text_columns, rows=rows, columns=columns):
             numbers = np.arange(start, start + len(frame))
             start += len(frame)
             yield frame if self.keep is None else frame[self.keep(numbers, frame)]

@@ -8,7 +8,7 @@ import gzip
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -103,16 +103,20 @@ def _read_file(path: Path) -> pd.DataFrame:
 
 
 def read_blocks(
-    path: str | Path, text_columns: tuple[str, ...] = (), rows: int = ROWS_AT_ONCE
+    path: str | Path,
+    text_columns: tuple[str, ...] = (),
+    rows: int = ROWS_AT_ONCE,
+    *,
+    columns: Collection[str] | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """The table in blocks of at most `rows` rows of one file.
+    """The table in blocks of at most `rows` rows of one file; of `columns` those that it has.
 
     A CSV file does not say what its columns are. Those in `text_columns` are read as the text that
     is there, so that "1.0" stays "1.0" in a block that happens to hold numbers only.
     """
     empty = True
     for file in table_files(path):
-        for block in _blocks_of_file(file, text_columns, rows):
+        for block in _blocks_of_file(file, text_columns, rows, columns):
             empty = False
             yield block
     if empty:
@@ -120,10 +124,12 @@ def read_blocks(
 
 
 def _blocks_of_file(
-    path: Path, text_columns: tuple[str, ...], rows: int
+    path: Path, text_columns: tuple[str, ...], rows: int, columns: Collection[str] | None
 ) -> Generator[pd.DataFrame, None, None]:
-    parquet = is_parquet(path)
-    blocks = _parquet_blocks(path, rows) if parquet else _text_blocks(path, text_columns, rows)
+    if is_parquet(path):
+        blocks = _parquet_blocks(path, rows, columns)
+    else:
+        blocks = _text_blocks(path, text_columns, rows, columns)
     start = 0
     with closing(blocks):
         while True:
@@ -181,9 +187,13 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     return file
 
 
-def _parquet_blocks(path: Path, rows: int) -> Generator[pd.DataFrame, None, None]:
+def _parquet_blocks(
+    path: Path, rows: int, columns: Collection[str] | None
+) -> Generator[pd.DataFrame, None, None]:
     with _open_parquet(path) as file:
-        for batch in file.iter_batches(batch_size=rows):
+        names = file.schema_arrow.names
+        read = names if columns is None else [name for name in names if name in columns]
+        for batch in file.iter_batches(batch_size=rows, columns=read):
             yield batch.to_pandas(ignore_metadata=True)
 
 
@@ -235,9 +245,12 @@ def _parse_text(
 
 
 def _text_blocks(
-    path: Path, text_columns: tuple[str, ...], rows: int
+    path: Path, text_columns: tuple[str, ...], rows: int, columns: Collection[str] | None
 ) -> Generator[pd.DataFrame, None, None]:
-    with _open_text(path) as file, _parse_text(path, file, text_columns, chunksize=rows) as blocks:
+    options: dict[str, Any] = {"chunksize": rows}
+    if columns is not None:
+        options["usecols"] = lambda name: name in columns
+    with _open_text(path) as file, _parse_text(path, file, text_columns, **options) as blocks:
         yield from blocks
 
 
