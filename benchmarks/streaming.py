@@ -44,7 +44,7 @@ OUT = Path(__file__).parent / "results"
 INPUTS, BATCH = 27, 100
 NAMES = [*(f"x{index}" for index in range(INPUTS)), "y"]
 CHUNK, ROW_GROUP = 500_000, 100_000
-SHUFFLED_ROWS, QUALITY_STEPS, TIMED_STEPS, ROUNDS = 1_000_000, 3_000, 2_000, 5
+SHUFFLED_ROWS, QUALITY_STEPS, TIMED_STEPS, ROUNDS = 1_000_000, 3_000, 1_000, 5
 
 
 def rows_of_table(num_rows: int, seed: int) -> np.ndarray:
