@@ -10,6 +10,7 @@ os.environ["MPLBACKEND"] = "Agg"
 # A compilation cache of this session's own, which subprocesses share.
 _cache = tempfile.mkdtemp(prefix="dvip-tests-")
 os.environ["DVIP_COMPILATION_CACHE"] = _cache
+os.environ["DVIP_ROW_CACHE"] = os.path.join(_cache, "rows")
 
 import hypothesis  # noqa: E402
 import pooch  # noqa: E402

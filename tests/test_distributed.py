@@ -17,6 +17,7 @@ from dvip.cli import app
 from dvip.cli.distributing import Part
 from dvip.tables import TableError
 from dvip.training import ArrayData
+from dvip.training.batches import Share
 from dvip.training.checkpoints import steps_of
 
 X, Y = regression_data(num_rows=200)
@@ -151,7 +152,7 @@ def test_each_process_reads_its_part_of_every_batch():
     rows = np.arange(50.0)
     data = ArrayData(rows[:, None], 10 * rows[:, None], 100 * rows)
     whole = data.batches(3, 7, 5, 12)
-    parts = [data.batches(3, 7, 5, 12, slice(start, start + 4)) for start in (0, 4, 8)]
+    parts = [data.batches(3, 7, 5, 12, Share(part, 3)) for part in range(3)]
     for array, *of_parts in zip(whole, *parts, strict=True):
         assert all(part.shape[:2] == (5, 4) for part in of_parts)
         assert np.array_equal(np.concatenate(of_parts, axis=1), array)

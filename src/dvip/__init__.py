@@ -8,7 +8,9 @@ __version__ = version("dvip")
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
+    "ArraySource": "dvip.sources",
     "BayesianNeuralNetwork": "dvip.processes",
+    "Block": "dvip.sources",
     "CheckpointError": "dvip.persistence",
     "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
@@ -27,9 +29,11 @@ _HOMES = {
     "Probit": "dvip.likelihoods",
     "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
+    "Source": "dvip.sources",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
+    "open_source": "dvip.sources",
 }
 
 if TYPE_CHECKING:
@@ -52,10 +56,13 @@ if TYPE_CHECKING:
         Recurrent,
         WarpedGaussianProcess,
     )
+    from dvip.sources import ArraySource, Block, Source, open_source
     from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged
 
 __all__ = [
+    "ArraySource",
     "BayesianNeuralNetwork",
+    "Block",
     "CheckpointError",
     "CheckpointWarning",
     "Classification",
@@ -74,9 +81,11 @@ __all__ = [
     "Probit",
     "Recurrent",
     "RobustMax",
+    "Source",
     "TrainingDiverged",
     "WarpedGaussianProcess",
     "load",
+    "open_source",
 ]
 
 

@@ -25,7 +25,7 @@ app = typer.Typer(
     Judge a model:      dvip evaluate model other.csv
     Known datasets:     dvip datasets
 
-    Tables are CSV (.csv, .tsv, also .gz) or Parquet (.parquet, .pq).
+    Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
     """,
 )
 
@@ -45,7 +45,10 @@ class Model(StrEnum):
     DEEP_GP = "deep-gp"
 
 
-TableArgument = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE")]
+TableArgument = Annotated[
+    Path,
+    typer.Argument(help="A CSV or Parquet file, or a folder of Parquet files.", metavar="TABLE"),
+]
 ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
 ]
@@ -143,6 +146,14 @@ def fit(
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same number gives the same model.")] = 0,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the table as it is needed, in bounded memory. By default, folders and "
+            "tables of more than 20 million numbers.",
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Folder for checkpoints, from which --resume can go on."),
@@ -173,6 +184,7 @@ def fit(
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
       srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
+      dvip fit folder_of_parquet --target yield --out model --max-iter 20000
     """
     from dvip.cli.checkpointing import Checkpointing
     from dvip.cli.distributing import Distributing
@@ -198,6 +210,7 @@ def fit(
             task=None if task is Task.AUTO else task.value,
             drop=drop or [],
             test_fraction=test_fraction,
+            stream=stream,
             parameters={name: value for name, value in parameters.items() if value is not None},
             checkpointing=checkpointing,
         )
@@ -212,6 +225,14 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Quantiles for a regression, separated by commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Samples sent through the layers for each row; those of the model, usually 100, "
+            "by default. Fewer are faster.",
+        ),
+    ] = None,
     distributed: DistributedOption = False,
     coordinator: CoordinatorOption = None,
     num_processes: NumProcessesOption = None,
@@ -227,12 +248,13 @@ def predict(
     Examples:
       dvip predict model new.csv --out predictions.csv
       dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
+      dvip predict model folder_of_parquet --out predictions.parquet --samples 10
     """
     from dvip.cli.distributing import Distributing
     from dvip.cli.predicting import parse_quantiles, predict_table
 
     distributing = Distributing(distributed, coordinator, num_processes, process_id)
-    predict_table(model, table, out, parse_quantiles(quantiles), distributing.part())
+    predict_table(model, table, out, parse_quantiles(quantiles), samples, distributing.part())
 
 
 @app.command()

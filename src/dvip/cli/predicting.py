@@ -9,10 +9,10 @@ import pandas as pd
 import typer
 
 from dvip.cli.distributing import Part
-from dvip.cli.printing import row_counter
 from dvip.cli.table_model import TableModel, open_model
 from dvip.tables import check_table_output, num_rows, read_blocks, table_writer
 from dvip.tables.parsing import text_of
+from dvip.training import row_counter
 
 __all__ = ["parse_quantiles", "predict_table"]
 
@@ -34,12 +34,19 @@ def parse_quantiles(text: str) -> list[float]:
 
 
 def predict_table(
-    model: Path, table: Path, out: Path, quantiles: Sequence[float], part: Part = WHOLE
+    model: Path,
+    table: Path,
+    out: Path,
+    quantiles: Sequence[float],
+    samples: int | None = None,
+    part: Part = WHOLE,
 ) -> None:
     """Writes the predictions of a saved model for a table, or for a part of its rows."""
     out = part.file(out)
     check_table_output(out, table)
     opened = open_model(model, table)
+    if samples is not None:
+        opened.estimator.set_params(n_predictive_samples=samples)
     total = num_rows(table)
     wanted = None
     if part.number > 1:

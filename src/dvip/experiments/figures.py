@@ -92,7 +92,7 @@ def _draw_panel(
     axes: Axes, summary: Summary, dataset: str, metric: str, handles: dict[str, Any]
 ) -> None:
     points = []
-    for height, method in enumerate(summary.methods):
+    for place, method in enumerate(summary.methods):
         cell = summary.cells.get((dataset, method))
         if cell is None:
             continue
@@ -101,7 +101,7 @@ def _draw_panel(
             ("dvip", cell.ours(metric), OURS, "o", -0.16),
         ):
             if value is not None:
-                points.append((name, value, colour, marker, height + shift))
+                points.append((name, value, colour, marker, place + shift))
     limits = _limits([value.mean for _, value, *_ in points])
     for name, value, colour, marker, height in points:
         stderr = 0.0 if math.isnan(value.stderr) else value.stderr

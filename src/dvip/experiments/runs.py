@@ -121,7 +121,9 @@ def scores(
     if hasattr(estimator, "classes_"):
         blocks = [estimator.predict_proba(block) for block, _ in _blocks(inputs, targets)]
         probabilities = np.concatenate(blocks)
-        metrics = classification_metrics(probabilities, targets, estimator.classes_)
+        metrics = classification_metrics(
+            probabilities, targets.tolist(), estimator.classes_.tolist()
+        )
         correct = estimator.classes_[probabilities.argmax(axis=1)] == targets
         return metrics, class_calibration(probabilities.max(axis=1), correct)
     totals: dict[str, float] = {}

@@ -35,6 +35,8 @@ def check_table_output(path: Path, *inputs: Path) -> None:
         raise TableError(f"{path} is a folder: give the name of a file.")
     if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
         raise TableError(f"{path} is the table that is read: choose another name.")
+    if any(given.is_dir() and given.resolve() in path.resolve().parents for given in inputs):
+        raise TableError(f"{path} is in the folder that is read: choose another folder.")
     check_folder(path.parent)
 
 

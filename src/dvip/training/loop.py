@@ -6,6 +6,7 @@ number of rows: cross-validation folds share one compilation.
 
 import signal
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,9 +18,11 @@ from dvip.keys import random_key
 from dvip.objectives import Batch, DeepModel
 from dvip.parameters import combine, split_trainable
 from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
+from dvip.training.batches import ALL, Share
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder
 from dvip.training.interruption import HeldBackSignals
 from dvip.training.placement import Placement, placement
+from dvip.training.reading_ahead import read_ahead
 from dvip.training.step import Piece, Progress, State, compiled_advance, start
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
@@ -58,11 +61,13 @@ class Data(Protocol):
     def num_columns(self) -> int:
         """How many numbers a row has, inputs, targets and weight together."""
 
-    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """The batches of `num_steps` steps from `step` on.
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+    ) -> Batch:
+        """The batches of `num_steps` steps from `step` on, or one process's share of each."""
 
-        With a fifth parameter, `part`, each of several processes asks for its rows of them only.
-        """
+    def fingerprint(self) -> str:
+        """Other rows have another one; checkpoints are of one fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -183,17 +188,24 @@ def train(
         arrays["bounds"] = np.array(history)
         return Checkpoint(min(steps, settings.max_iter), training, arrays)
 
+    def read(first: int) -> Batch:
+        return data.batches(settings.seed, first, num_steps, batch_size, place.share)
+
     pending: tuple[Progress, int] | None = None
     told: Array | None = None
     held_back = STOPPING_SIGNALS if checkpoints is not None or place.num_parts > 1 else ()
-    with place.noticing_lost_processes(), HeldBackSignals(*held_back) as signals:
-        for piece_index in range(len(history), num_pieces):
-            first = piece_index * num_steps
+    firsts = range(len(history) * num_steps, num_pieces * num_steps, num_steps)
+    with (
+        place.noticing_lost_processes(),
+        HeldBackSignals(*held_back) as signals,
+        closing(read_ahead(read, firsts)) as pieces,
+    ):
+        for first, batches in zip(firsts, pieces, strict=True):
             steps = np.arange(first, first + num_steps)
             rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
             piece = Piece(
                 fixed,
-                place.batches(data, settings.seed, first, num_steps, batch_size),
+                place.batches(batches),
                 place.everywhere(rates.astype(dtype)),
                 key,
                 num_data,
@@ -208,7 +220,7 @@ def train(
             stops = place.stops(told, signals.noted is not None)
             told = progress.stop
             pending = (progress, first + num_steps)
-            ends = piece_index == num_pieces - 1
+            ends = first == firsts[-1]
             if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
                 record(*pending)
                 pending = None

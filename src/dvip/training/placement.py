@@ -4,7 +4,6 @@ Several devices share the rows of every batch. Each has all parameters and compu
 for its rows; the average over the devices is the gradient of the whole batch.
 """
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,8 +16,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
 from dvip.objectives import Batch
+from dvip.training.batches import ALL, Share
 
 __all__ = [
+    "ALONE",
     "PARTS",
     "LostProcess",
     "Placement",
@@ -55,13 +56,15 @@ class Placement:
     """A training in one process, on its first device."""
 
     num_parts = 1
+    # What this process reads of every batch.
+    share = ALL
 
     def check_batch_size(self, batch_size: int) -> None:
         """Raises an error if a batch of that many rows cannot be shared."""
 
-    def batches(self, data: Any, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """This process's part of the batches of `num_steps` steps from `step` on."""
-        return data.batches(seed, step, num_steps, batch_size)
+    def batches(self, batches: Batch) -> Batch:
+        """This process's share of some batches, for the compiled program."""
+        return batches
 
     def everywhere(self, tree: Any) -> Any:
         """These arrays, which are the same in all processes, for the compiled program."""
@@ -102,6 +105,8 @@ class Together(Placement):
         # This process's share of the parts.
         own = [i for i, device in enumerate(devices) if device.process_index == jax.process_index()]
         self._first, self._end = own[0], own[-1] + 1
+        # All processes have the same number of devices.
+        self.share = Share(jax.process_index(), jax.process_count())
 
     def _put(self, array: Any, *axes: str | None) -> Array:
         sharding = NamedSharding(self.mesh, PartitionSpec(*axes))
@@ -116,15 +121,8 @@ class Together(Placement):
                 "the number of rows."
             )
 
-    def batches(self, data: Any, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
+    def batches(self, batches: Batch) -> Batch:
         """The rows of this process, for the devices that it has."""
-        rows = batch_size // self.num_parts
-        part = slice(self._first * rows, self._end * rows)
-        if "part" in inspect.signature(data.batches).parameters:
-            batches = data.batches(seed, step, num_steps, batch_size, part)
-        else:  # a source that knows whole batches only
-            batches = data.batches(seed, step, num_steps, batch_size)
-            batches = jax.tree.map(lambda array: array[:, part], batches)
         return jax.tree.map(lambda array: self._put(array, None, PARTS), batches)
 
     def everywhere(self, tree: Any) -> Any:
