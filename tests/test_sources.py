@@ -263,7 +263,9 @@ def test_batches_of_a_file(files, monkeypatch):
         assert set.union(*seen) == set(every.tolist())
         assert sum(map(len, seen)) == len(set(every.tolist()))  # no row in two shares
         assert data.batches(5, 2, 4, 12, shares[1]).inputs.shape == (4, 4, INPUTS)
-        assert data.fingerprint() == opened(path, content).fingerprint()
+        again = opened(path, content)
+        assert data.fingerprint() == again.fingerprint()
+        again.close()
         data.close()
 
 
