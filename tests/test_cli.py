@@ -448,7 +448,7 @@ def test_priors_by_name(tmp_path):
     assert isinstance(model.model_.network.blocks[0].layer.process, GaussianProcess)
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo"])
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo", "datasets"])
 def test_help_shows_examples(command):
     assert f"dvip {command}" in succeed("--help").stdout
     told = succeed(command, "--help").stdout

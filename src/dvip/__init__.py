@@ -11,6 +11,8 @@ _HOMES = {
     "ArraySource": "dvip.sources",
     "BayesianNeuralNetwork": "dvip.processes",
     "Block": "dvip.sources",
+    "CheckpointError": "dvip.persistence",
+    "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
     "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
-    from dvip.persistence import ModelFileError
+    from dvip.persistence import CheckpointError, ModelFileError
     from dvip.predictive import GaussianMixture
     from dvip.processes import (
         BayesianNeuralNetwork,
@@ -54,12 +56,14 @@ if TYPE_CHECKING:
         WarpedGaussianProcess,
     )
     from dvip.sources import ArraySource, Block, Source, open_source
-    from dvip.training import TrainingDiverged
+    from dvip.training import CheckpointWarning, TrainingDiverged
 
 __all__ = [
     "ArraySource",
     "BayesianNeuralNetwork",
     "Block",
+    "CheckpointError",
+    "CheckpointWarning",
     "Classification",
     "Convolutional",
     "DVIPClassifier",

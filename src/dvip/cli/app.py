@@ -23,6 +23,7 @@ app = typer.Typer(
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
+    Known datasets:     dvip datasets
 
     Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
     """,
@@ -135,6 +136,18 @@ def fit(
             "tables of more than 20 million numbers.",
         ),
     ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder for checkpoints, from which --resume can go on."),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps between two checkpoints; by default one a minute."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the newest checkpoint, if there is one."),
+    ] = False,
 ) -> None:
     """Train a model on a table.
 
@@ -148,7 +161,9 @@ def fit(
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit folder_of_parquet --target yield --out model --max-iter 20000
+      dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
     """
+    from dvip.cli.checkpointing import Checkpointing
     from dvip.cli.fitting import fit_table
 
     parameters = {
@@ -170,6 +185,7 @@ def fit(
         test_fraction=test_fraction,
         stream=stream,
         parameters={name: value for name, value in parameters.items() if value is not None},
+        checkpointing=Checkpointing(checkpoint, checkpoint_every, resume),
     )
 
 
@@ -235,6 +251,91 @@ def evaluate(
 
 @app.command()
 @reports_errors
+def reproduce(
+    experiment: Annotated[
+        str | None, typer.Argument(help="Such as uci; without one, all are listed.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results; what it has already is not done again.")
+    ] = Path("results"),
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Only this dataset. Repeat it for several.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method. Repeat it for several.")
+    ] = None,
+    split: Annotated[
+        list[int] | None, typer.Option(min=0, help="Only this split. Repeat it for several.")
+    ] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(min=0, help="Only this seed. Repeat it for several.")
+    ] = None,
+    max_iter: Annotated[
+        int | None,
+        typer.Option(min=1, help="Training steps, instead of each method's own; kept apart."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the datasets, before $DVIP_DATA and the cache.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    part: Annotated[
+        str | None, typer.Option("--shard", help="A part of the runs, such as 3/20, for clusters.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Repeat runs that are there.")] = False,
+) -> None:
+    """Run an experiment of the paper, and compare with what the paper has.
+
+    Every run is one file, written when it ends. Stop it at any time: the same command goes on
+    with what is missing. Several processes may work on the same folder.
+
+    \b
+    Examples:
+      dvip reproduce
+      dvip reproduce uci --dataset energy --method dvip-3 --split 0
+      dvip reproduce uci --split 0 --split 1 --jobs 2
+      dvip reproduce gp-prior --dataset kin8nm --shard 3/20
+      dvip report results --out report.html
+    """
+    from dvip.cli.reproducing import list_experiments, reproduce_experiment
+
+    if experiment is None:
+        list_experiments()
+        return
+    reproduce_experiment(
+        experiment,
+        out,
+        datasets=dataset or [],
+        methods=method or [],
+        splits=split or [],
+        seeds=seed or [],
+        max_iter=max_iter,
+        data=data,
+        jobs=jobs,
+        part=part,
+        force=force,
+    )
+
+
+@app.command()
+@reports_errors
+def report(
+    results: Annotated[Path, typer.Argument(help="The folder of `dvip reproduce --out`.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+) -> None:
+    """Write one HTML page of all results: tables, figures, calibration.
+
+    \b
+    Examples:
+      dvip report results
+      dvip report results --out report.html
+    """
+    from dvip.cli.reproducing import write_report
+
+    write_report(results, out)
+
+
+@app.command()
+@reports_errors
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("dvip-demo"),
 ) -> None:
@@ -248,6 +349,28 @@ def demo(
     from dvip.cli.demonstrating import demonstrate
 
     demonstrate(out)
+
+
+@app.command()
+@reports_errors
+def datasets(
+    data: Annotated[Path | None, typer.Option(help="A folder to look in first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """List the datasets that are known by name, and which of them are there.
+
+    They are looked for in the folder that --data names, in $DVIP_DATA and in the user's cache;
+    public files that are in none of them are downloaded when they are needed.
+
+    \b
+    Examples:
+      dvip datasets
+      dvip datasets --data ~/data
+      dvip datasets --json
+    """
+    from dvip.cli.listing import list_datasets
+
+    list_datasets(data, as_json=as_json)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import typer
 
+from dvip.cli.checkpointing import Checkpointing
 from dvip.cli.errors import warn
 from dvip.cli.evaluating import scores
 from dvip.cli.printing import print_metrics
@@ -21,7 +22,7 @@ from dvip.estimators import (
     DVIPRegressor,
 )
 from dvip.estimators.saving import save_estimator
-from dvip.persistence import MANIFEST
+from dvip.persistence import MODEL
 from dvip.tables import (
     ROWS_AT_ONCE,
     Surprises,
@@ -44,6 +45,8 @@ ESTIMATORS: dict[str, dict[str, type]] = {
     "deep-gp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
 }
 
+NO_CHECKPOINTS = Checkpointing()
+
 # Left-out columns that are listed one by one.
 MAX_LISTED = 10
 
@@ -59,10 +62,12 @@ def fit_table(
     test_fraction: float | None,
     stream: bool | None,
     parameters: Mapping[str, Any],
+    checkpointing: Checkpointing,
 ) -> None:
     """Reads, trains, saves, and tells the user what happens. By default, large tables stream."""
     check_options(model, parameters)
     check_model_output(out)
+    checkpointing.check()
     if len(set(targets)) < len(targets):
         raise TableError("A target is given twice.")
     streams = is_large(table) if stream is None else stream
@@ -76,7 +81,9 @@ def fit_table(
         )
     report_columns(data.encoder)
     estimator = ESTIMATORS[model][data.task](**parameters, verbose=True)
-    estimator = train_model(estimator, *data.fit_to, num_rows=data.num_training)
+    estimator = train_model(
+        estimator, *data.fit_to, num_rows=data.num_training, checkpointing=checkpointing
+    )
     save_estimator(estimator, out, table=data.encoder.to_json())
     if data.num_test:
         metrics = scores(estimator, data.test_blocks())
@@ -99,7 +106,7 @@ def check_model_output(out: Path) -> None:
     """Raises an error before the training rather than after it if `out` cannot be written."""
     if out.exists() and not out.is_dir():
         raise TableError(f"{out} is a file; a model is a folder. Choose another name.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).exists():
+    if out.is_dir() and any(out.iterdir()) and not (out / MODEL.manifest).exists():
         raise TableError(f"The folder {out} holds other files and no model. Choose another name.")
     check_folder(out)
 
@@ -186,13 +193,16 @@ def report_columns(encoder: TableEncoder) -> None:
         typer.echo(f"  left out: {len(encoder.left_out) - MAX_LISTED:,} more")
 
 
-def train_model(estimator: Any, *fit_to: Any, num_rows: int) -> Any:
+def train_model(
+    estimator: Any, *fit_to: Any, num_rows: int, checkpointing: Checkpointing = NO_CHECKPOINTS
+) -> Any:
     """Fits an estimator and tells how long it took."""
     layers = "1 layer" if estimator.n_layers == 1 else f"{estimator.n_layers} layers"
     typer.echo(f"Training {layers} on {num_rows:,} rows.")
     started = time.monotonic()
     try:
-        estimator.fit(*fit_to)
+        with checkpointing.stopping():
+            estimator.fit(*fit_to, **checkpointing.of_fit)
     except TrainingDiverged as stopped:
         raise ValueError(
             f"Training stopped at step {stopped.step}: the bound is not finite. Try a smaller "

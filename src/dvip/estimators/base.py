@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dvip.architecture import MakeLayer, build_network, default_widths
 from dvip.compilation import use_compilation_cache
+from dvip.estimators.checkpointing import training_identity, training_seed
 from dvip.estimators.saving import save_estimator
 from dvip.estimators.scaling import Standardiser
 from dvip.estimators.shapes import as_rows
@@ -23,9 +24,10 @@ from dvip.objectives import DeepModel
 from dvip.precision import PRECISIONS, precision
 from dvip.prediction import draw_functions, sample_noise
 from dvip.processes import ImplicitProcess
+from dvip.sources import StreamedRows
 from dvip.training import (
     ArrayData,
-    Data,
+    CheckpointFolder,
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
@@ -170,11 +172,11 @@ class DeepEstimator(BaseEstimator):
         )
         return DeepModel(network, likelihood)
 
-    def _start_training(self) -> None:
+    def _start_training(self, checkpoints: CheckpointFolder | None = None) -> None:
         """What comes before data are looked at."""
         self._check_parameters()
         use_compilation_cache()
-        self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.seed_ = training_seed(self.random_state, checkpoints)
 
     def _settings(self, max_iter: int) -> TrainingSettings:
         # Numbers of NumPy, as a grid search gives, would be traced like arrays.
@@ -187,9 +189,15 @@ class DeepEstimator(BaseEstimator):
             seed=self.seed_,
         )
 
-    def _train(self, inputs: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray) -> None:
+    def _train(
+        self,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        sample_weight: np.ndarray,
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
         """Fits the model to validated inputs and to targets that are already scaled or encoded."""
-        self._start_training()
+        self._start_training(checkpoints)
         inputs = self.input_scaler_.transform(inputs)
         if sample_weight.max() > np.finfo(self.precision).max:
             raise ValueError(
@@ -201,9 +209,14 @@ class DeepEstimator(BaseEstimator):
             targets.astype(self.precision),
             sample_weight.astype(self.precision),
         )
-        self._train_on(data, data.inputs)
+        self._train_on(data, data.inputs, checkpoints)
 
-    def _train_on(self, data: Data, inputs: np.ndarray) -> None:
+    def _train_on(
+        self,
+        data: ArrayData | StreamedRows,
+        inputs: np.ndarray,
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
         """Fits the model to scaled data. It starts from these inputs: all of them, or a sample."""
         settings = self._settings(int(self.max_iter or default_max_iter(data.num_rows)))
         self.n_samples_seen_ = data.num_rows
@@ -214,7 +227,11 @@ class DeepEstimator(BaseEstimator):
         ):
             model = self._build(inputs)
             try:
-                self._keep(train(model, data, settings, report), settings.max_iter)
+                identity = (
+                    {} if checkpoints is None else training_identity(self, data.fingerprint())
+                )
+                result = train(model, data, settings, report, checkpoints, identity)
+                self._keep(result, settings.max_iter)
             except TrainingDiverged as stopped:
                 self._keep(stopped.result, stopped.step)
                 raise

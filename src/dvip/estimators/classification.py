@@ -1,6 +1,7 @@
 """Classification: any labels, probit for two classes, robust-max for more."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import merge_duplicates
 from dvip.estimators.streaming import fit_source
@@ -29,7 +31,16 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     classes_: np.ndarray
     model_: DeepModel[Classification]
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DeepClassifier":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint_dir: str | Path | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
+    ) -> "DeepClassifier":
         """Trains the model.
 
         Parameters
@@ -42,15 +53,24 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
             Labels of any type.
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
+        checkpoint_dir : path, optional
+            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
+            effect only when one more is written.
+        checkpoint_every : int, optional
+            Steps between two of them; by default there is one a minute.
+        resume : bool, default False
+            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
+            result is that of a training without the break, bit for bit.
         """
+        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
         if isinstance(X, Source):
-            return fit_source(self, X, y, sample_weight)
+            return fit_source(self, X, y, sample_weight, checkpoints)
         X, y, weights = self._checked(X, y, sample_weight)
         X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         self._keep_classes(np.unique(y))
         inputs, targets, weights = merge_duplicates(X, self._codes(y), weights)
         self._fit_input_scaler(inputs, weights)
-        self._train(inputs, targets, weights)
+        self._train(inputs, targets, weights, checkpoints)
         return self
 
     def partial_fit(

@@ -1,6 +1,7 @@
 """Regression: scaled targets, Gaussian noise, predictive mixtures on the scale of the user."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import Standardiser, merge_duplicates
 from dvip.estimators.streaming import fit_source
@@ -33,7 +35,16 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> "DeepRegressor":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint_dir: str | Path | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
+    ) -> "DeepRegressor":
         """Trains the model.
 
         Parameters
@@ -45,9 +56,18 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         y : array of shape (rows,) or (rows, targets)
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
+        checkpoint_dir : path, optional
+            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
+            effect only when one more is written.
+        checkpoint_every : int, optional
+            Steps between two of them; by default there is one a minute.
+        resume : bool, default False
+            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
+            result is that of a training without the break, bit for bit.
         """
+        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
         if isinstance(X, Source):
-            return fit_source(self, X, y, sample_weight)
+            return fit_source(self, X, y, sample_weight, checkpoints)
         inputs, targets, weights = self._checked(X, y, sample_weight)
         self.target_shape_ = targets.shape[1:]
         inputs, targets, weights = merge_duplicates(
@@ -55,7 +75,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         )
         self._fit_input_scaler(inputs, weights)
         self._keep_target_scaler(Standardiser.fit(targets, weights))
-        self._train(inputs, self.target_scaler_.transform(targets), weights)
+        self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":

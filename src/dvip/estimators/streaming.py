@@ -9,7 +9,7 @@ from dvip.estimators.scaling import MAX_SCALED
 from dvip.estimators.shapes import as_rows
 from dvip.sources import Source, StreamedRows, cached_rows
 from dvip.sources.writing import RowsContent
-from dvip.training import row_counter
+from dvip.training import CheckpointFolder, row_counter
 
 __all__ = ["fit_source"]
 
@@ -18,14 +18,20 @@ __all__ = ["fit_source"]
 MAX_SAMPLED_ROWS, MAX_SAMPLED_NUMBERS = 100_000, 2**23
 
 
-def fit_source(estimator: Any, source: Source, y: Any, sample_weight: Any) -> Any:
+def fit_source(
+    estimator: Any,
+    source: Source,
+    y: Any,
+    sample_weight: Any,
+    checkpoints: CheckpointFolder | None = None,
+) -> Any:
     """Fits an estimator to all rows of a source."""
     if y is not None or sample_weight is not None:
         raise ValueError(
             "A source brings its targets and weights: leave out y and sample_weight, and say where "
             "they are when you make the source."
         )
-    estimator._start_training()
+    estimator._start_training(checkpoints)
     with ExitStack() as open_files:
         with row_counter(source.num_rows, "reading", shown=estimator.verbose) as done:
             path, content = open_files.enter_context(
@@ -44,7 +50,7 @@ def fit_source(estimator: Any, source: Source, y: Any, sample_weight: Any) -> An
         open_files.enter_context(closing(data))
         num_sampled = min(MAX_SAMPLED_ROWS, 1 + MAX_SAMPLED_NUMBERS // content.num_inputs)
         sample = data.rows(estimator.seed_, 0, min(num_sampled, data.num_rows))
-        estimator._train_on(data, np.asarray(sample.inputs))
+        estimator._train_on(data, np.asarray(sample.inputs), checkpoints)
     return estimator
 
 

@@ -1,5 +1,6 @@
 """Batches of scaled rows from a file of records: what training reads when it streams."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class StreamedRows:
         self.mean, self.scale, self.limit, self.classes = mean, scale, limit, classes
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
         paging = Paging.of(content.num_rows, content.row_bytes)
-        index, count = part
+        self._part = index, count = part
         pages = np.arange(index, paging.num_pages, count)
         self._order = ShuffledPages(paging, pages, self._read_pages)
         # The class of each label, by the number that the label has in the file.
@@ -66,6 +67,17 @@ class StreamedRows:
     def num_columns(self) -> int:
         """How many numbers a row has, inputs, targets and weight together."""
         return self.content.num_columns
+
+    def fingerprint(self) -> str:
+        """Other rows, another order, another scale or another part have another one."""
+        content = self.content
+        labels = None if content.labels is None else content.labels.tolist()
+        known = [content.checksum, content.num_rows, content.dtype, labels, self._part]
+        numbers = [content.statistics.mean, content.statistics.squares, self.mean, self.scale]
+        digest = hashlib.sha256(str(known).encode())
+        for array in numbers:
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
         """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""

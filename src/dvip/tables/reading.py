@@ -26,6 +26,7 @@ __all__ = [
     "num_rows",
     "read_blocks",
     "read_table",
+    "readable",
     "separator",
     "table_files",
 ]
@@ -85,7 +86,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     path = Path(path)
     frames = []
     for file in table_files(path):
-        with _readable(file):
+        with readable(file):
             frames.append(_read_file(file))
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if frame.empty:
@@ -133,7 +134,7 @@ def _blocks_of_file(
     start = 0
     with closing(blocks):
         while True:
-            with _readable(path):
+            with readable(path):
                 block = next(blocks, None)
             if block is None:
                 break
@@ -148,7 +149,7 @@ def num_rows(path: str | Path) -> int | None:
     """How many rows a table has, where its files say so."""
     total = 0
     for file in table_files(path):
-        with _readable(file):
+        with readable(file):
             if not is_parquet(file):
                 return None
             total += pq.read_metadata(file).num_rows
@@ -159,7 +160,7 @@ def num_numbers(path: str | Path) -> int:
     """About how many cells a table has: Parquet says it, of text it is guessed from the size."""
     total = 0
     for file in table_files(path):
-        with _readable(file):
+        with readable(file):
             if is_parquet(file):
                 metadata = pq.read_metadata(file)
                 total += metadata.num_rows * metadata.num_columns
@@ -255,7 +256,7 @@ def _text_blocks(
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """Whatever goes wrong with a file is one `TableError`."""
     try:
         with warnings.catch_warnings():
@@ -266,6 +267,8 @@ def _readable(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise TableError(f"There is no file {path}.") from None
+    except IsADirectoryError:
+        raise TableError(f"{path} is a folder, not a table.") from None
     except PermissionError:
         raise TableError(f"{path} may not be read: permission denied.") from None
     except pd.errors.EmptyDataError:

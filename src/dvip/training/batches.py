@@ -3,6 +3,7 @@
 The order is a function of the seed and the position alone, so that a run can continue anywhere.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -57,6 +58,14 @@ class ArrayData:
     def num_columns(self) -> int:
         """How many numbers a row has, inputs, targets and weight together."""
         return self.inputs.shape[1] + self.targets.shape[1] + 1
+
+    def fingerprint(self) -> str:
+        """Other rows have another one, also in another order."""
+        digest = hashlib.sha256()
+        for array in (self.inputs, self.targets, self.weights):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
 
     def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
         """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""

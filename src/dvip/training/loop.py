@@ -4,9 +4,10 @@ The compiled program sees batches, never the data set, so that its shape does no
 number of rows: cross-validation folds share one compilation.
 """
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -23,6 +24,9 @@ from dvip.keys import random_key
 from dvip.network import SampleNoise
 from dvip.objectives import Batch, DeepModel, bound
 from dvip.parameters import combine, split_trainable
+from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
+from dvip.training.checkpoints import Checkpoint, CheckpointFolder
+from dvip.training.interruption import HeldBackSignals
 from dvip.training.reading_ahead import read_ahead
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
@@ -32,6 +36,9 @@ __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 # than so many numbers.
 MAX_STEPS_AT_ONCE = 200
 MAX_NUMBERS_AT_ONCE = 2**23
+
+# Those that are held back until a checkpoint is written.
+STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ def _start(parameters: DeepModel) -> State:
     """Before the first step. Its arrays are the loop's own: the caller's model stays as it is."""
     flat, unravel = ravel_pytree(parameters)
     optimiser = optax.scale_by_adam().init(flat)
-    return State(unravel(flat), flat, optimiser, jnp.array(0), jnp.array(True))
+    return State(unravel(flat), flat, optimiser, jnp.zeros((), jnp.int32), jnp.array(True))
 
 
 def _advance(
@@ -178,13 +185,37 @@ def _steps_at_once(
     return max(1, min(MAX_STEPS_AT_ONCE, steps))
 
 
+def _restored(
+    checkpoint: Checkpoint, state: State, fixed: DeepModel, num_steps: int
+) -> tuple[State, DeepModel, list[float]]:
+    """The state, the fixed part of the model and the bounds of a checkpoint."""
+    try:
+        state = tree_from_arrays("state", state, checkpoint.arrays)
+        fixed = tree_from_arrays("fixed", fixed, checkpoint.arrays)
+        bounds = checkpoint.arrays["bounds"].tolist()
+        if int(state.step) != num_steps * len(bounds):
+            raise ValueError(f"{len(bounds)} bounds, {int(state.step)} steps.")
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(
+            f"The checkpoint of step {checkpoint.step:,} is of another model: {error}"
+        ) from error
+    return state, fixed, bounds
+
+
 def train(
     model: DeepModel,
     data: Data,
     settings: TrainingSettings,
     on_progress: Callable[[int, float], None] = lambda steps, bound: None,
+    checkpoints: CheckpointFolder | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
-    """Maximises the bound. `on_progress` hears the steps done and the latest bound."""
+    """Maximises the bound. `on_progress` hears the steps done and the latest bound.
+
+    With `checkpoints` it goes on from the latest of them, and Ctrl-C and SIGTERM take effect once
+    one more is written. `identity` says which model on which data: only checkpoints of the same
+    identity, settings and shapes are used.
+    """
     parameters, fixed = split_trainable(model)
     state, advance = _start(parameters), _compiled_advance()
     dtype = state.last_finite.dtype
@@ -195,6 +226,12 @@ def train(
     num_steps = -(-settings.max_iter // num_pieces)
     key = random_key(settings.seed, impl="rbg")
     history: list[float] = []
+    training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
+    if checkpoints is not None:
+        checkpoints.check(training)
+        if checkpoints.resumed is not None:
+            state, fixed, history = _restored(checkpoints.resumed, state, fixed, num_steps)
+            on_progress(checkpoints.resumed.step, history[-1])
 
     def result(parameters: DeepModel) -> TrainingResult:
         return TrainingResult(combine(parameters, fixed), np.array(history), num_steps)
@@ -204,12 +241,20 @@ def train(
         history.append(float(np.mean(np.asarray(bounds))))
         on_progress(min(steps, settings.max_iter), history[-1])
 
+    def checkpoint(steps: int) -> Checkpoint:
+        arrays = {**arrays_of_tree("state", state), **arrays_of_tree("fixed", fixed)}
+        arrays["bounds"] = np.array(history)
+        return Checkpoint(min(steps, settings.max_iter), training, arrays)
+
     def read(first: int) -> Batch:
         return data.batches(settings.seed, first, num_steps, batch_size)
 
     pending: tuple[Array, int] | None = None
-    firsts = range(0, num_pieces * num_steps, num_steps)
-    with closing(read_ahead(read, firsts)) as pieces:
+    firsts = range(len(history) * num_steps, num_pieces * num_steps, num_steps)
+    with (
+        HeldBackSignals(*STOPPING_SIGNALS if checkpoints is not None else ()) as signals,
+        closing(read_ahead(read, firsts)) as pieces,
+    ):
         for first, batches in zip(firsts, pieces, strict=True):
             steps = np.arange(first, first + num_steps)
             rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
@@ -226,9 +271,19 @@ def train(
                 if not np.isfinite(history[-1]):
                     break
             pending = (bounds, first + num_steps)
+            ends = first == firsts[-1]
+            if checkpoints is not None and (
+                ends or signals.noted is not None or checkpoints.due(first + num_steps)
+            ):
+                record(*pending)
+                pending = None
+                if not np.isfinite(history[-1]):
+                    break
+                checkpoints.write(checkpoint(first + num_steps))
+                signals.deliver()
         else:
-            assert pending is not None  # max_iter is at least 1
-            record(*pending)
+            if pending is not None:
+                record(*pending)
     if not bool(state.finite):
         unravel = ravel_pytree(parameters)[1]
         raise TrainingDiverged(int(state.step), result(unravel(state.last_finite)))
