@@ -53,6 +53,21 @@ ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
 ]
 
+DistributedOption = Annotated[
+    bool,
+    typer.Option(
+        "--distributed", help="One of several processes, as Slurm, Open MPI or Kubernetes say."
+    ),
+]
+CoordinatorOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Address of process 0, where no cluster says it."),
+]
+NumProcessesOption = Annotated[
+    int | None, typer.Option(min=1, help="How many processes there are.")
+]
+ProcessIdOption = Annotated[int | None, typer.Option(min=0, help="Which of them this is, from 0.")]
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -124,6 +139,9 @@ def fit(
             min=1, help="Training steps; by default 50,000, and more for more than 2,000 rows."
         ),
     ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Rows a step, of all processes together.")
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
     ] = None,
@@ -148,6 +166,10 @@ def fit(
         bool,
         typer.Option("--resume", help="Go on from the newest checkpoint, if there is one."),
     ] = False,
+    distributed: DistributedOption = False,
+    coordinator: CoordinatorOption = None,
+    num_processes: NumProcessesOption = None,
+    process_id: ProcessIdOption = None,
 ) -> None:
     """Train a model on a table.
 
@@ -162,8 +184,10 @@ def fit(
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit folder_of_parquet --target yield --out model --max-iter 20000
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
+      srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
     """
     from dvip.cli.checkpointing import Checkpointing
+    from dvip.cli.distributing import Distributing
     from dvip.cli.fitting import fit_table
 
     parameters = {
@@ -173,20 +197,23 @@ def fit(
         "alpha": alpha,
         "random_state": seed,
         "max_iter": max_iter,
+        "batch_size": batch_size,
         "learning_rate": learning_rate,
     }
-    fit_table(
-        table,
-        out,
-        model=model.value,
-        targets=target,
-        task=None if task is Task.AUTO else task.value,
-        drop=drop or [],
-        test_fraction=test_fraction,
-        stream=stream,
-        parameters={name: value for name, value in parameters.items() if value is not None},
-        checkpointing=Checkpointing(checkpoint, checkpoint_every, resume),
-    )
+    checkpointing = Checkpointing(checkpoint, checkpoint_every, resume)
+    with Distributing(distributed, coordinator, num_processes, process_id).together():
+        fit_table(
+            table,
+            out,
+            model=model.value,
+            targets=target,
+            task=None if task is Task.AUTO else task.value,
+            drop=drop or [],
+            test_fraction=test_fraction,
+            stream=stream,
+            parameters={name: value for name, value in parameters.items() if value is not None},
+            checkpointing=checkpointing,
+        )
 
 
 @app.command()
@@ -206,11 +233,16 @@ def predict(
             "by default. Fewer are faster.",
         ),
     ] = None,
+    distributed: DistributedOption = False,
+    coordinator: CoordinatorOption = None,
+    num_processes: NumProcessesOption = None,
+    process_id: ProcessIdOption = None,
 ) -> None:
     """Predict every row of a table, in the order of its rows.
 
     A regression gives mean, std and quantiles (q05, q25, ...); a classification gives prediction
     and the probability of every class (p_...). The memory needed does not grow with the table.
+    Of several processes, each writes a file of its own with its part of the rows.
 
     \b
     Examples:
@@ -218,9 +250,12 @@ def predict(
       dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
       dvip predict model folder_of_parquet --out predictions.parquet --samples 10
     """
+    from dvip.cli.distributing import Distributing
     from dvip.cli.predicting import parse_quantiles, predict_table
 
-    predict_table(model, table, out, parse_quantiles(quantiles), samples)
+    distributing = Distributing(distributed, coordinator, num_processes, process_id)
+    part = distributing.part()
+    predict_table(model, table, out, parse_quantiles(quantiles), samples, part)
 
 
 @app.command()

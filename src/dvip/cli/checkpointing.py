@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import typer
 
 from dvip.cli.errors import INTERRUPTED, warn
+from dvip.training import is_first_process
 from dvip.training.checkpoints import CheckpointWarning, check_usable, steps_of
 
 __all__ = ["Checkpointing"]
@@ -74,7 +75,8 @@ class Checkpointing:
             try:
                 yield
             except (KeyboardInterrupt, _Terminated) as stop:
-                self._tell_how_to_go_on(self.folder)
+                if is_first_process():
+                    self._tell_how_to_go_on(self.folder)
                 code = TERMINATED if isinstance(stop, _Terminated) else INTERRUPTED
                 raise typer.Exit(code) from None
 

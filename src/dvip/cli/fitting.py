@@ -35,7 +35,7 @@ from dvip.tables import (
     target_numbers,
     with_targets,
 )
-from dvip.training import TrainingDiverged
+from dvip.training import TrainingDiverged, is_first_process
 
 __all__ = ["fit_table", "train_model"]
 
@@ -64,10 +64,14 @@ def fit_table(
     parameters: Mapping[str, Any],
     checkpointing: Checkpointing,
 ) -> None:
-    """Reads, trains, saves, and tells the user what happens. By default, large tables stream."""
+    """Reads, trains, saves, and tells the user what happens. By default, large tables stream.
+
+    Of several processes that train together, the first writes the model.
+    """
     check_options(model, parameters)
-    check_model_output(out)
-    checkpointing.check()
+    if is_first_process():
+        check_model_output(out)
+        checkpointing.check()
     if len(set(targets)) < len(targets):
         raise TableError("A target is given twice.")
     streams = is_large(table) if stream is None else stream
@@ -84,6 +88,8 @@ def fit_table(
     estimator = train_model(
         estimator, *data.fit_to, num_rows=data.num_training, checkpointing=checkpointing
     )
+    if not is_first_process():
+        return
     save_estimator(estimator, out, table=data.encoder.to_json())
     if data.num_test:
         metrics = scores(estimator, data.test_blocks())

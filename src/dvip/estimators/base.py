@@ -31,6 +31,7 @@ from dvip.training import (
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
+    is_first_process,
     progress_bar,
     train,
 )
@@ -223,7 +224,7 @@ class DeepEstimator(BaseEstimator):
         self._optimiser = None
         with (
             precision(self.precision),
-            progress_bar(settings.max_iter, shown=self.verbose) as report,
+            progress_bar(settings.max_iter, shown=self.verbose and is_first_process()) as report,
         ):
             model = self._build(inputs)
             try:

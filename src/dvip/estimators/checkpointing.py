@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dvip.estimators.saving import encode_attributes, encode_parameters
-from dvip.training import CheckpointFolder
+from dvip.training import CheckpointFolder, is_first_process, placement
 
 __all__ = ["checkpoint_folder", "training_identity", "training_seed"]
 
@@ -31,7 +31,9 @@ PREPARATION = ("input_scaler_", "target_scaler_", "target_shape_", "input_shape_
 def checkpoint_folder(
     checkpoint_dir: str | Path | None, checkpoint_every: int | None, resume: bool
 ) -> CheckpointFolder | None:
-    """Where the checkpoints of a `fit` go, if it has any."""
+    """Where the checkpoints of a `fit` go, if it has any; the first process writes them."""
+    if checkpoint_dir is not None and not is_first_process():
+        return None
     if checkpoint_dir is not None:
         return CheckpointFolder(checkpoint_dir, checkpoint_every, resume=resume)
     if checkpoint_every is not None or resume:
@@ -41,9 +43,10 @@ def checkpoint_folder(
 
 def training_seed(random_state: Any, checkpoints: CheckpointFolder | None) -> int:
     """The seed of a training; that of the one to go on with, where any will do."""
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
     if random_state is None and checkpoints is not None and checkpoints.resumed is not None:
-        return int(checkpoints.resumed.training["seed"])
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        seed = checkpoints.resumed.training["seed"]
+    return int(placement().of_first_process(np.int32(seed)))
 
 
 def training_identity(estimator: Any, fingerprint: str) -> dict[str, Any]:

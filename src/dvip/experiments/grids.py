@@ -191,6 +191,7 @@ _ALL = (
             **_named(DVIPS, "BNN prior"),
             "vip-gp": ("VIP", "GP prior"),
             **{f"dvip-{depth}-gp": (f"DVIP {depth}", "GP prior") for depth in range(2, 6)},
+            "dvip-3-gp-s40": ("DVIP 3", "GP prior"),
             **_named(f"sgp {DGPS}"),
         },
         (*REGRESSION, "cpu_seconds"),

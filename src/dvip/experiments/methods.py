@@ -86,6 +86,9 @@ def _all_methods() -> list[Method]:
             methods.append(
                 Method(f"dvip-{depth}-bnn-{widths}", f"DVIP {depth}, BNN {widths}", DVIP, settings)
             )
+    methods.append(
+        Method("dvip-3-gp-s40", "DVIP 3, GP, S=40", DVIP, {"prior": "gp", "n_prior_samples": 40})
+    )
     methods += [
         Method(f"dvip-3-s{number}", f"DVIP 3, S={number}", DVIP, {"n_prior_samples": number})
         for number in PRIOR_SAMPLES

@@ -59,26 +59,17 @@ class Epoch:
 
 
 class ShuffledPages:
-    """The rows of some pages in shuffled order.
+    """All rows in shuffled order; `read` gives the rows of pages, one page after the other."""
 
-    `read` gives the rows of pages, one page after the other.
-    """
-
-    def __init__(
-        self,
-        paging: Paging,
-        pages: Int[np.ndarray, " pages"],
-        read: Callable[[Int[np.ndarray, " pages"]], np.ndarray],
-    ):
-        self.paging, self.pages, self.read = paging, pages, read
-        self.num_rows = int(self._sizes(pages).sum())
+    def __init__(self, paging: Paging, read: Callable[[Int[np.ndarray, " pages"]], np.ndarray]):
+        self.paging, self.read = paging, read
         self._epoch = lru_cache(REMEMBERED)(self._make_epoch)
         self._buffer = lru_cache(REMEMBERED)(self._make_buffer)
 
     def rows(self, seed: int, start: int, count: int) -> Iterator[np.ndarray]:
         """Positions start, ..., start + count - 1 of the endless sequence, in pieces."""
         while count > 0:
-            number, offset = divmod(start, self.num_rows)
+            number, offset = divmod(start, self.paging.num_rows)
             ends = self._epoch(seed, number).ends
             buffer = int(np.searchsorted(ends, offset, side="right"))
             skip = offset - (int(ends[buffer - 1]) if buffer else 0)
@@ -91,7 +82,7 @@ class ShuffledPages:
         return np.minimum(paging.page_rows, paging.num_rows - pages * paging.page_rows)
 
     def _make_epoch(self, seed: int, number: int) -> Epoch:
-        pages = np.random.default_rng((seed, number)).permutation(self.pages)
+        pages = np.random.default_rng((seed, number)).permutation(self.paging.num_pages)
         starts = np.arange(0, len(pages), self.paging.buffer_pages)
         return Epoch(pages, np.cumsum(np.add.reduceat(self._sizes(pages), starts)))
 

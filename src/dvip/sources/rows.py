@@ -13,6 +13,8 @@ from dvip.sources.writing import RowsContent
 
 __all__ = ["StreamedRows"]
 
+WHOLE = slice(None)
+
 
 class StreamedRows:
     """Rows that are read as they are needed: z = (value - mean) / scale, within ± `limit`.
@@ -30,29 +32,18 @@ class StreamedRows:
         scale: Float[np.ndarray, " columns"],
         limit: float,
         classes: np.ndarray | None = None,
-        part: tuple[int, int] = (0, 1),
     ):
         self.path, self.content = path, content
         self.mean, self.scale, self.limit, self.classes = mean, scale, limit, classes
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
         paging = Paging.of(content.num_rows, content.row_bytes)
-        self._part = index, count = part
-        pages = np.arange(index, paging.num_pages, count)
-        self._order = ShuffledPages(paging, pages, self._read_pages)
+        self._order = ShuffledPages(paging, self._read_pages)
         # The class of each label, by the number that the label has in the file.
         labels: Any = content.labels
         places = None if classes is None else np.searchsorted(classes, labels)
         self._codes = None if places is None else places.astype(content.dtype)
         self._factor = (content.unit / scale).astype(content.dtype)
         self._offset = ((content.shift - mean) / scale).astype(content.dtype)
-
-    def part(self, index: int, count: int) -> "StreamedRows":
-        """The rows of every `count`-th page: those of one of `count` processes, read by no other.
-
-        The parts have all rows together, each row in one part.
-        """
-        own = (self.mean, self.scale, self.limit, self.classes, (index, count))
-        return StreamedRows(self.path, self.content, *own)
 
     def close(self) -> None:
         """Closes the file."""
@@ -61,7 +52,7 @@ class StreamedRows:
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
-        return self._order.num_rows
+        return self.content.num_rows
 
     @property
     def num_columns(self) -> int:
@@ -69,29 +60,37 @@ class StreamedRows:
         return self.content.num_columns
 
     def fingerprint(self) -> str:
-        """Other rows, another order, another scale or another part have another one."""
+        """Other rows have another one, also in another order or on another scale."""
         content = self.content
         labels = None if content.labels is None else content.labels.tolist()
-        known = [content.checksum, content.num_rows, content.dtype, labels, self._part]
+        known = [content.checksum, content.num_rows, content.dtype, labels]
         numbers = [content.statistics.mean, content.statistics.squares, self.mean, self.scale]
         digest = hashlib.sha256(str(known).encode())
         for array in numbers:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
-        rows = self.rows(seed, step * batch_size, num_steps * batch_size)
-        shape = (num_steps, batch_size)
-        return Batch(
-            rows.inputs.reshape(*shape, -1),
-            rows.targets.reshape(*shape, -1),
-            rows.weights.reshape(shape),
-        )
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, part: slice = WHOLE
+    ) -> Batch:
+        """The batches of `num_steps` steps from `step` on: every array has a leading step axis.
+
+        With `part`, only those rows of every batch.
+        """
+        records = self._records(seed, step * batch_size, num_steps * batch_size)
+        own = records.reshape(num_steps, batch_size, -1)[:, part]
+        rows = self._scaled(own.reshape(-1, self.num_columns))
+        return Batch(*(array.reshape(*own.shape[:2], *array.shape[1:]) for array in rows))
 
     def rows(self, seed: int, start: int, count: int) -> Batch:
         """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
-        records: Any = np.concatenate(list(self._order.rows(seed, start, count)))
+        return self._scaled(self._records(seed, start, count))
+
+    def _records(self, seed: int, start: int, count: int) -> np.ndarray:
+        return np.concatenate(list(self._order.rows(seed, start, count)))
+
+    def _scaled(self, records: Any) -> Batch:
+        """Records as inputs, targets and weights."""
         values: Any = records[:, :-1] * self._factor + self._offset
         values = np.clip(values, -self.limit, self.limit)
         inputs: Any = values[:, : self.content.num_inputs]

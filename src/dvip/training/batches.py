@@ -15,6 +15,8 @@ from dvip.objectives import Batch
 
 __all__ = ["ArrayData", "shuffled_rows"]
 
+WHOLE = slice(None)
+
 
 def epoch_order(num_rows: int, seed: int, epoch: int) -> Int[np.ndarray, " rows"]:
     """All rows in the order of an epoch."""
@@ -67,9 +69,14 @@ class ArrayData:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, part: slice = WHOLE
+    ) -> Batch:
+        """The batches of `num_steps` steps from `step` on: every array has a leading step axis.
+
+        With `part`, only those rows of every batch.
+        """
         start, count = step * batch_size, num_steps * batch_size
         rows = shuffled_rows(self.num_rows, seed, start, count, self.order)
-        rows = rows.reshape(num_steps, batch_size)
+        rows = rows.reshape(num_steps, batch_size)[:, part]
         return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])

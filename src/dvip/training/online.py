@@ -10,14 +10,9 @@ from jax.flatten_util import ravel_pytree
 from dvip.keys import random_key
 from dvip.objectives import Batch, DeepModel
 from dvip.parameters import combine, split_trainable
-from dvip.training.loop import (
-    Piece,
-    TrainingDiverged,
-    TrainingResult,
-    TrainingSettings,
-    _compiled_advance,
-    _start,
-)
+from dvip.training.loop import TrainingDiverged, TrainingResult, TrainingSettings
+from dvip.training.placement import ALONE
+from dvip.training.step import Piece, compiled_advance, start
 
 __all__ = ["OptimiserState", "train_on_batches"]
 
@@ -41,7 +36,7 @@ def train_on_batches(
     Batches have a leading step axis. Of the settings, `max_iter` and `batch_size` do not matter.
     """
     parameters, fixed = split_trainable(model)
-    state, advance = _start(parameters), _compiled_advance()
+    state, advance = start(parameters), compiled_advance(ALONE)
     if optimiser is not None:
         # Copies: the compiled step takes over what it is given.
         adam, step = jax.tree.map(jnp.copy, optimiser)
@@ -53,9 +48,9 @@ def train_on_batches(
     for number in range(len(batches.inputs)):
         batch = Batch(*(array[number : number + 1] for array in batches))
         rate = jax.device_put(np.full(1, settings.learning_rate, dtype))
-        piece = Piece(fixed, batch, rate, key, jax.device_put(np.asarray(num_data, dtype)))
-        state, bounds = advance(piece, state, settings.alpha, settings.num_samples)
-        history.append(bounds)
+        piece = Piece(fixed, batch, rate, key, jax.device_put(np.asarray(num_data, dtype)), None)
+        state, progress = advance(piece, state, settings.alpha, settings.num_samples)
+        history.append(progress.bounds)
     values = np.concatenate([np.asarray(bounds) for bounds in history])
     if not bool(state.finite):
         last = ravel_pytree(parameters)[1](state.last_finite)
