@@ -458,6 +458,19 @@ def test_a_damaged_cache_is_made_again(files, damage):
     assert built(source)[0] == 0
 
 
+def test_two_processes_make_the_same_cache(files):
+    """The one that is later uses what the other has made, which may be open already."""
+    source, other = sources(files)["t.parquet"], sources(files)["t.parquet"]
+    inodes = []
+
+    def overtaken(rows):
+        inodes.append(built(other)[1].stat().st_ino)
+
+    with cached_rows(source, NumberTargets(), "float32", overtaken) as (path, content):
+        assert path.stat().st_ino == inodes[0]
+        assert content.num_rows == ROWS
+
+
 def test_few_caches_are_kept(files, row_cache, monkeypatch):
     source = sources(files)["arrays"]
     for number in range(5):
