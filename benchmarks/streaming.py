@@ -122,7 +122,11 @@ def _batches_of(path: Path) -> Iterator[pa.RecordBatch]:
 def training_on(data: Data) -> Iterator[None]:
     """Within it, estimators that fit a source train on these data instead."""
     original = DeepEstimator._train_on
-    DeepEstimator._train_on = lambda self, _, inputs: original(self, data, inputs)  # type: ignore
+
+    def train_on(self: Any, _: Data, inputs: np.ndarray, checkpoints: None) -> None:
+        original(self, data, inputs, checkpoints)
+
+    DeepEstimator._train_on = train_on  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -199,9 +203,9 @@ def step_milliseconds(data: Data, path: Path) -> float:
     seconds = []
     original = DeepEstimator._train_on
 
-    def timed(self: Any, _: Data, inputs: np.ndarray) -> None:
+    def timed(self: Any, _: Data, inputs: np.ndarray, checkpoints: None) -> None:
         start = time.perf_counter()
-        original(self, data, inputs)
+        original(self, data, inputs, checkpoints)
         seconds.append(time.perf_counter() - start)
 
     DeepEstimator._train_on = timed  # type: ignore[method-assign]

@@ -16,6 +16,7 @@ from examples import TINY
 from dvip import (
     ArraySource,
     Block,
+    CheckpointError,
     DVIPClassifier,
     DVIPRegressor,
     Source,
@@ -467,6 +468,19 @@ def test_a_damaged_cache_is_made_again(files, damage):
     assert built(source)[0] == 0
 
 
+def test_two_processes_make_the_same_cache(files):
+    """The one that is later uses what the other has made, which may be open already."""
+    source, other = sources(files)["t.parquet"], sources(files)["t.parquet"]
+    inodes = []
+
+    def overtaken(rows):
+        inodes.append(built(other)[1].stat().st_ino)
+
+    with cached_rows(source, NumberTargets(), "float32", overtaken) as (path, content):
+        assert path.stat().st_ino == inodes[0]
+        assert content.num_rows == ROWS
+
+
 def test_few_caches_are_kept(files, row_cache, monkeypatch):
     source = sources(files)["arrays"]
     for number in range(5):
@@ -526,7 +540,7 @@ def test_a_full_disk_is_told(files, row_cache, monkeypatch):
 
 @pytest.fixture(scope="module")
 def in_memory(files):
-    settings = {**SETTINGS, "max_iter": 600, "learning_rate": 0.02}
+    settings = {**SETTINGS, "max_iter": 800}
     return settings, DVIPRegressor(**settings).fit(files.frame[NAMES], files.frame["y"])
 
 
@@ -538,7 +552,7 @@ def test_a_streamed_fit_is_as_good_as_one_in_memory(files, in_memory, tmp_path):
     settings, whole = in_memory
     streamed = DVIPRegressor(**settings).fit(sources(files)["parts"])
     test = table(seed=1)
-    assert rmse(whole, test) < 0.7 * test["y"].std()
+    assert rmse(whole, test) < 0.75 * test["y"].std()
     assert rmse(streamed, test) == pytest.approx(rmse(whole, test), rel=0.1)
     assert streamed.n_samples_seen_ == ROWS
     assert list(streamed.feature_names_in_) == NAMES
@@ -596,7 +610,7 @@ def test_a_model_starts_from_a_sample_of_the_rows(monkeypatch):
     samples = []
     monkeypatch.setattr("dvip.estimators.streaming.MAX_SAMPLED_ROWS", 5_000)
     monkeypatch.setattr(
-        DVIPRegressor, "_train_on", lambda self, data, inputs: samples.append(inputs)
+        DVIPRegressor, "_train_on", lambda self, data, inputs, _: samples.append(inputs)
     )
     DVIPRegressor(**SETTINGS).fit(ArraySource(X, X[:, 0]))
     (sample,) = samples
@@ -604,6 +618,32 @@ def test_a_model_starts_from_a_sample_of_the_rows(monkeypatch):
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     ours, whole = propagation_matrix(sample, 2), propagation_matrix(scaled, 2)
     np.testing.assert_allclose(ours, whole, atol=0.05)
+
+
+def test_a_streamed_fit_goes_on_where_it_was_stopped(files, tmp_path, monkeypatch):
+    """Bit for bit, also when the rows have to be read again; not with other rows."""
+    settings = {**SETTINGS, "max_iter": 600}
+    kept = {"checkpoint_dir": tmp_path / "checkpoints", "checkpoint_every": 200}
+    source = sources(files)["t.parquet"]
+    undisturbed = DVIPRegressor(**settings).fit(source)
+    batches = StreamedRows.batches
+
+    def stopping(self, seed, step, *others):
+        if step >= 400:
+            raise KeyboardInterrupt
+        return batches(self, seed, step, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamedRows, "batches", stopping)
+        with pytest.raises(KeyboardInterrupt):
+            DVIPRegressor(**settings).fit(source, **kept)
+    shutil.rmtree(tmp_path / "cache")
+    resumed = DVIPRegressor(**settings).fit(source, **kept, resume=True)
+    assert np.array_equal(resumed.bound_history_, undisturbed.bound_history_)
+    frame = files.frame[NAMES]
+    assert np.array_equal(resumed.predict(frame), undisturbed.predict(frame))
+    with pytest.raises(CheckpointError, match="data"):
+        DVIPRegressor(**settings).fit(sources(files)["npy"], **kept, resume=True)
 
 
 # partial_fit.

@@ -92,6 +92,13 @@ def test_fit_streams_a_folder(tmp_path):
     estimator = load(tmp_path / "a").set_params(n_predictive_samples=7)
     inputs = TableEncoder.from_json(content).encode(frame)
     np.testing.assert_allclose(predicted["mean"], estimator.predict(inputs), rtol=1e-5)
+    for index in range(3):
+        part = ("--num-processes", 3, "--process-id", index, "--samples", 7)
+        succeed(*predict, tmp_path / "part.parquet", *part)
+    parts = sorted(tmp_path.glob("part*.parquet"))
+    assert len(parts) == 3
+    in_parts = pd.concat(map(pd.read_parquet, parts), ignore_index=True)
+    pd.testing.assert_frame_equal(in_parts, predicted)
     assert "439 rows" in succeed("evaluate", tmp_path / "a", tmp_path / "parts").stdout
     assert "in the folder that is read" in refuse(*predict, tmp_path / "parts" / "p.parquet")
 

@@ -26,7 +26,7 @@ from dvip.tables import (
     with_targets,
 )
 from dvip.tables.parsing import parse_texts
-from dvip.training import row_counter
+from dvip.training import is_first_process, row_counter
 
 __all__ = ["is_large", "streamed_table"]
 
@@ -50,7 +50,7 @@ def streamed_table(
 ) -> TrainingTable:
     """Looks at a table, decides how to read it, and tells the user."""
     split = RowSplit(test_fraction, seed)
-    with row_counter(num_rows(table), "looking") as done:
+    with row_counter(num_rows(table), "looking", shown=is_first_process()) as done:
         survey = survey_table(table, targets, drop, split, done)
     columns = len(survey.columns) + len(targets) + len(drop)
     typer.echo(f"Streaming {table}: {survey.num_rows:,} rows, {columns:,} columns.")

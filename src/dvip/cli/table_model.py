@@ -35,9 +35,11 @@ class TableModel:
         if self.is_classifier and self.estimator.classes_.dtype.kind in "OUT":
             text_columns += self.encoder.targets
         surprises = Surprises()
+        start = 0  # of a block, over all files of a folder
         for block in read_blocks(table, text_columns):
+            first, start = start, start + len(block)
             if rows is not None:
-                block = block[(block.index >= rows.start) & (block.index < rows.stop)]
+                block = block[max(0, rows.start - first) : max(0, rows.stop - first)]
             if len(block):
                 yield block, self._inputs(self.encoder.encode(block, surprises))
         for line in surprises.lines():

@@ -9,7 +9,7 @@ from dvip.estimators.scaling import MAX_SCALED
 from dvip.estimators.shapes import as_rows
 from dvip.sources import Source, StreamedRows, cached_rows
 from dvip.sources.writing import RowsContent
-from dvip.training import CheckpointFolder, row_counter
+from dvip.training import CheckpointFolder, is_first_process, row_counter
 
 __all__ = ["fit_source"]
 
@@ -33,7 +33,8 @@ def fit_source(
         )
     estimator._start_training(checkpoints)
     with ExitStack() as open_files:
-        with row_counter(source.num_rows, "reading", shown=estimator.verbose) as done:
+        shown = estimator.verbose and is_first_process()
+        with row_counter(source.num_rows, "reading", shown=shown) as done:
             path, content = open_files.enter_context(
                 cached_rows(source, estimator._stream_targets(), estimator.precision, done)
             )

@@ -75,16 +75,15 @@ def _make(
     _make_room(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=folder.parent) as temporary:
         _, content = _write(source, targets, dtype, Path(temporary), on_rows)
+        made = _read(folder)
+        if made is not None:  # another process was quicker
+            return made
         shutil.rmtree(folder, ignore_errors=True)  # one that is damaged
-        moved = Path(temporary) / "complete"
-        moved.mkdir()
+        complete = Path(temporary) / "complete"
+        complete.mkdir()
         for name in ("rows.bin", "rows.json"):
-            os.replace(Path(temporary) / name, moved / name)
-        try:
-            os.replace(moved, folder)
-        except OSError:
-            if _read(folder) is None:  # else another process was quicker
-                raise
+            os.replace(Path(temporary) / name, complete / name)
+        os.replace(complete, folder)
     return content
 
 

@@ -267,6 +267,8 @@ def readable(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise TableError(f"There is no file {path}.") from None
+    except IsADirectoryError:
+        raise TableError(f"{path} is a folder, not a table.") from None
     except PermissionError:
         raise TableError(f"{path} may not be read: permission denied.") from None
     except pd.errors.EmptyDataError:
