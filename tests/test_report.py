@@ -159,6 +159,11 @@ def test_report_command(results, tmp_path):
     result = CliRunner().invoke(app, ["report", str(results.folder), "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert out.read_text().startswith("<!doctype html>")
+    assert not (results.folder / "uci.md").exists()
+    with_tables = ["report", str(results.folder), "--out", str(out), "--tables"]
+    assert CliRunner().invoke(app, with_tables).exit_code == 0
+    assert "0.70 ± 0.06 (3)" in (results.folder / "uci.md").read_text()
+    assert (results.folder / "figures" / "uci-scores.png").exists()
 
 
 @pytest.mark.parametrize(

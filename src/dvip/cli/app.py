@@ -355,17 +355,21 @@ def reproduce(
 def report(
     results: Annotated[Path, typer.Argument(help="The folder of `dvip reproduce --out`.")],
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    tables: Annotated[
+        bool,
+        typer.Option("--tables", help="Write Markdown tables and PNG figures into RESULTS too."),
+    ] = False,
 ) -> None:
     """Write one HTML page of all results: tables, figures, calibration.
 
     \b
     Examples:
       dvip report results
-      dvip report results --out report.html
+      dvip report results --out report.html --tables
     """
     from dvip.cli.reproducing import write_report
 
-    write_report(results, out)
+    write_report(results, out, tables_too=tables)
 
 
 @app.command()

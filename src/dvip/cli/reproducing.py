@@ -115,8 +115,8 @@ def print_table(table: Table) -> None:
     console.print(shown)
 
 
-def write_report(folder: Path, out: Path) -> None:
-    """Writes one HTML page of all results in a folder."""
+def write_report(folder: Path, out: Path, *, tables_too: bool = False) -> None:
+    """Writes one HTML page of all results in a folder, and on request its parts beside them."""
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}: `dvip reproduce --out` makes one.")
     if out.is_dir():
@@ -125,6 +125,12 @@ def write_report(folder: Path, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, page)
     typer.echo(f"Wrote {out} ({len(page) / 1e6:.1f} MB): open it in a browser.")
+    if tables_too:
+        for experiment in EXPERIMENTS.values():
+            summary = summarise(experiment, Results(folder))
+            if summary.cells:
+                write_experiment(summary, folder)
+                typer.echo(f"Wrote {folder / experiment.name}.md and its figures.")
 
 
 def report_outcomes(outcomes: Sequence[Outcome]) -> None:
