@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip import BayesianNeuralNetwork, ImplicitProcess
 from dvip.architecture import build_network
 from dvip.kernels import RBF, EmpiricalKernel, Kernel
-from dvip.layers import SparseGPLayer, VIPLayer
+from dvip.layers import SIPLayer, SparseGPLayer, VIPLayer
 from dvip.network import DeepNetwork
 from dvip.parameters import combine, split_trainable
 
@@ -30,6 +30,16 @@ TINY: dict[str, Any] = dict(
 )
 TINY_DEEP_GP: dict[str, Any] = dict(
     n_inducing=10, max_iter=200, batch_size=16, learning_rate=0.05, n_predictive_samples=9
+)
+
+TINY_SIP: dict[str, Any] = dict(
+    n_inducing=8,
+    n_prior_samples=20,
+    prior=SMALL_NETWORK,
+    max_iter=200,
+    batch_size=16,
+    n_training_samples=5,
+    n_predictive_samples=9,
 )
 
 
@@ -132,6 +142,18 @@ def rbf_kernel(num_inputs: int = 3) -> RBF:
 def empirical_kernel(process: ImplicitProcess, **options: Any) -> EmpiricalKernel:
     """A kernel from nine prior functions of three inputs."""
     return EmpiricalKernel.create(process, 3, 9, key=random_key(0), **options)
+
+
+def make_sip_layer(
+    process: ImplicitProcess, num_inputs: int = 3, num_units: int = 2, seed: int = 0, **options: Any
+) -> SIPLayer:
+    """A layer with five inducing inputs and nine prior samples, away from its starting point."""
+    inducing = np.random.default_rng(seed).normal(size=(num_inputs, 5))
+    key = random_key(seed)
+    layer = SIPLayer.create(
+        process, jnp.asarray(inducing), num_units, 9, q_scale=1.0, key=key, **options
+    )
+    return perturbed(layer, seed, 0.1)
 
 
 def make_network(

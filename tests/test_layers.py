@@ -10,6 +10,7 @@ from examples import (
     assert_gradient,
     empirical_kernel,
     make_layer,
+    make_sip_layer,
     make_sparse_layer,
     numpy_features,
     perturbed,
@@ -37,6 +38,10 @@ EXAMPLES = {
     "inducing points": lambda: make_sparse_layer(empirical_kernel(NETWORK)),
     "inducing points, a process each, fresh noise": lambda: make_sparse_layer(
         empirical_kernel(PerUnit(NETWORK, 2), fresh_noise=True)
+    ),
+    "sip": lambda: make_sip_layer(NETWORK),
+    "sip, a process each, fresh noise": lambda: make_sip_layer(
+        PerUnit(NETWORK, 2), fresh_noise=True
     ),
 }
 NUM_INPUTS, NUM_UNITS, NUM_ROWS, NUM_DRAWS = 3, 2, 4, 100_000

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from examples import TINY, TINY_DEEP_GP, RandomWaves, regression_data
+from examples import TINY, TINY_DEEP_GP, TINY_SIP, RandomWaves, regression_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save as safetensors_bytes
@@ -24,6 +24,7 @@ from dvip import (
     ModelFileError,
     NeuralSampler,
     RobustMax,
+    SIPRegressor,
     WarpedGaussianProcess,
     load,
 )
@@ -79,6 +80,8 @@ MODELS = {
     ),
     "deep gp classifier": lambda: fit(DeepGPClassifier, HIGH, defaults=DEEP_GP),
     "inducing points": lambda: fit(defaults=DEEP, n_inducing=7),
+    "sip": lambda: fit(SIPRegressor, defaults=TINY_SIP),
+    "deep sip": lambda: fit(SIPRegressor, defaults=TINY_SIP, n_layers=2, max_iter=20),
     "own likelihood setting": lambda: fit(DVIPClassifier, HIGH, likelihood=RobustMax(error=0.05)),
 }
 

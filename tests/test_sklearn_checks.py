@@ -7,11 +7,13 @@ from dvip import (
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
+    SIPRegressor,
 )
 
 # One layer and large steps: the checks are about the interface, and want a fit that learns.
 # Small batches: what is compiled depends on the size of the batch, not on that of the table.
 QUICK = dict(n_layers=1, max_iter=200, batch_size=10, learning_rate=0.05, n_predictive_samples=5)
+QUICK_SIP = dict(QUICK, n_inducing=5, n_prior_samples=20, n_training_samples=5)
 
 
 ESTIMATORS = [
@@ -19,6 +21,7 @@ ESTIMATORS = [
     DVIPClassifier(**QUICK),
     DeepGPRegressor(**QUICK, n_inducing=8),
     DeepGPClassifier(**QUICK, n_inducing=8),
+    SIPRegressor(**QUICK_SIP),
 ]
 
 

@@ -83,19 +83,22 @@ def plain_adam(start, data, config, num_steps):
     parameters = [np.asarray(leaf) for leaf in parameters]
 
     @jax.jit
-    def slopes(parameters, batch):
+    def slopes(parameters, batch, kl_weight):
         def loss(parameters):
             moved = combine(jax.tree.unflatten(tree, parameters), rest)
             key = random_key(0)
             noise = moved.network.draw_sample_noise(key, 1, len(batch.inputs))
-            return -bound(moved, batch, noise, key, num_data=float(len(X))) / len(X)
+            options = {"num_data": float(len(X)), "kl_weight": kl_weight}
+            return -bound(moved, batch, noise, key, **options) / len(X)
 
         return jax.grad(loss)(parameters)
 
     batches = data.batches(config.seed, 0, num_steps, config.batch_size)
     first, second = ([np.zeros_like(leaf) for leaf in parameters] for _ in range(2))
     for step in range(num_steps):
-        gradient = slopes(parameters, jax.tree.map(lambda a, s=step: jnp.asarray(a[s]), batches))
+        batch = jax.tree.map(lambda a, s=step: jnp.asarray(a[s]), batches)
+        warm_up = config.kl_warm_up * config.max_iter
+        gradient = slopes(parameters, batch, min(step / warm_up, 1.0) if warm_up else 1.0)
         rate = config.learning_rate * 0.5 * (1 + np.cos(np.pi * step / config.max_iter))
         for i, slope in enumerate(map(np.asarray, gradient)):
             first[i] = 0.9 * first[i] + 0.1 * slope
@@ -111,11 +114,11 @@ def assert_trained(model, expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("max_iter", [1, 401])
-def test_against_plain_adam(max_iter):
+@pytest.mark.parametrize(("max_iter", "kl_warm_up"), [(1, 0.0), (401, 0.3)])
+def test_against_plain_adam(max_iter, kl_warm_up):
     """401 steps are not a whole number of the loop's pieces."""
     start, data = model(1, dtype="float64"), array_data(dtype=np.float64)
-    config = settings(max_iter=max_iter)
+    config = settings(max_iter=max_iter, kl_warm_up=kl_warm_up)
     with precision("float64"):
         result = train(start, data, config)
         assert_trained(result.model, plain_adam(start, data, config, max_iter))

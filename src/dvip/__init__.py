@@ -29,6 +29,7 @@ _HOMES = {
     "Probit": "dvip.likelihoods",
     "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
+    "SIPRegressor": "dvip.estimators",
     "Source": "dvip.sources",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         DeepGPRegressor,
         DVIPClassifier,
         DVIPRegressor,
+        SIPRegressor,
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
@@ -81,6 +83,7 @@ __all__ = [
     "Probit",
     "Recurrent",
     "RobustMax",
+    "SIPRegressor",
     "Source",
     "TrainingDiverged",
     "WarpedGaussianProcess",

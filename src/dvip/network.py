@@ -135,6 +135,12 @@ class DeepNetwork(eqx.Module):
         kls = [block.layer.kl_estimate(key) for block, key in zip(self.blocks, keys, strict=True)]
         return sum(kls, jnp.zeros(()))
 
+    def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """The sum of the layers' own losses, of what the KL with the same key is estimated from."""
+        keys = jax.random.split(key, len(self.blocks))
+        pairs = zip(self.blocks, keys, strict=True)
+        return sum((block.layer.auxiliary_loss(key) for block, key in pairs), jnp.zeros(()))
+
     def prior_regularisation(self) -> Float[Array, ""]:
         """What the priors of the layers cost, where they are regularised."""
         return sum((block.layer.prior_regularisation() for block in self.blocks), jnp.zeros(()))

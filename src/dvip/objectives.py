@@ -10,8 +10,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip.likelihoods import Likelihood
 from dvip.network import DeepNetwork, SampleNoise
+from dvip.parameters import constant_auxiliary, constant_but_auxiliary
 
-__all__ = ["Batch", "DeepModel", "bound"]
+__all__ = ["Batch", "DeepModel", "bound", "training_loss"]
 
 
 class Batch(NamedTuple):
@@ -57,16 +58,52 @@ def bound(
     *,
     num_data: float | Float[Array, ""],
     alpha: float = 0.0,
+    kl_weight: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, ""]:
     """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l - (regularisation of the priors).
 
     The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased. `noise` is that
     of the samples sent through the network, from `draw_sample_noise`; the key is for what layers
     draw besides. The regularisation is zero unless a prior asks for it; it only lowers the bound.
+    The KL may have a weight other than 1 while a training warms up.
     """
-    redraw_key, kl_key = jax.random.split(key)
-    model = eqx.tree_at(lambda m: m.network, model, model.network.redraw_noise(redraw_key))
+    model, kl_key = _at_a_step(model, key)
     fit = data_fit(model, batch, noise, alpha)
     scale = num_data / batch.inputs.shape[0]
-    cost = model.network.kl(kl_key) + model.network.prior_regularisation()
+    cost = kl_weight * model.network.kl(kl_key) + model.network.prior_regularisation()
     return scale * jnp.sum(batch.weights * fit) - cost
+
+
+def _at_a_step(model: DeepModel, key: PRNGKeyArray) -> tuple[DeepModel, PRNGKeyArray]:
+    """The model with the prior noise of a step, and the key of its KL."""
+    redraw_key, kl_key = jax.random.split(key)
+    network = model.network.redraw_noise(redraw_key)
+    return eqx.tree_at(lambda model: model.network, model, network), kl_key
+
+
+def training_loss(
+    model: DeepModel,
+    batch: Batch,
+    noise: SampleNoise,
+    key: PRNGKeyArray,
+    *,
+    num_data: float | Float[Array, ""],
+    alpha: float = 0.0,
+    kl_weight: float | Float[Array, ""] = 1.0,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What a step of the training descends, and the bound.
+
+    It is minus the bound, for each row of the data, and the layers' auxiliary losses: these train
+    the auxiliary parameters and nothing else, the bound everything else.
+    """
+    value = bound(
+        constant_auxiliary(model),
+        batch,
+        noise,
+        key,
+        num_data=num_data,
+        alpha=alpha,
+        kl_weight=kl_weight,
+    )
+    same, kl_key = _at_a_step(constant_but_auxiliary(model), key)
+    return -value / num_data + same.network.auxiliary_loss(kl_key), value

@@ -43,6 +43,7 @@ class Model(StrEnum):
 
     DVIP = "dvip"
     DEEP_GP = "deep-gp"
+    SIP = "sip"
 
 
 TableArgument = Annotated[
@@ -111,26 +112,31 @@ def fit(
     ] = None,
     model: Annotated[
         Model,
-        typer.Option(help="Deep variational implicit process, or deep GP with inducing points."),
+        typer.Option(
+            help="Deep variational implicit process, deep GP with inducing points, or sparse "
+            "implicit process."
+        ),
     ] = Model.DVIP,
-    layers: Annotated[int | None, typer.Option(min=1, help="Layers; 3 by default.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(min=1, help="Layers; 3 by default, 1 for sip.")
+    ] = None,
     prior: Annotated[
         str | None,
         typer.Option(
-            help="Prior over functions of dvip: bnn, conv, gp, neural-sampler, recurrent, "
+            help="Prior over functions of dvip and sip: bnn, conv, gp, neural-sampler, recurrent, "
             "warped-gp; bnn by default."
         ),
     ] = None,
     prior_samples: Annotated[
         int | None,
-        typer.Option(min=1, help="Prior functions of a layer of dvip; 20 by default."),
+        typer.Option(min=1, help="Prior functions of a layer; 20 by default, 100 for sip."),
     ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
-            help="Of the α-energy that is optimised; 0, the ELBO, by default.",
+            help="Of the α-energy that is optimised; 0, the ELBO, by default, 0.5 for sip.",
         ),
     ] = None,
     max_iter: Annotated[
@@ -182,6 +188,7 @@ def fit(
       dvip fit iris.parquet --target species --out model --test-fraction 0.2
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
+      dvip fit lab.csv --target yield --out model --model sip
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
       srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
       dvip fit folder_of_parquet --target yield --out model --max-iter 20000

@@ -20,6 +20,7 @@ from dvip.estimators import (
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
+    SIPRegressor,
 )
 from dvip.estimators.saving import save_estimator
 from dvip.persistence import MODEL
@@ -43,6 +44,7 @@ __all__ = ["fit_table", "train_model"]
 ESTIMATORS: dict[str, dict[str, type]] = {
     "dvip": {"regression": DVIPRegressor, "classification": DVIPClassifier},
     "deep-gp": {"regression": DeepGPRegressor, "classification": DeepGPClassifier},
+    "sip": {"regression": SIPRegressor},
 }
 
 NO_CHECKPOINTS = Checkpointing()

@@ -86,6 +86,9 @@ class DeepEstimator(BaseEstimator):
         "n_predictive_samples",
     )
 
+    # The share of the training over which the KL gains its weight.
+    _kl_warm_up: ClassVar[float] = 0.0
+
     @abc.abstractmethod
     def _layer_maker(self) -> MakeLayer:
         """Makes the layers of this model."""
@@ -188,6 +191,7 @@ class DeepEstimator(BaseEstimator):
             alpha=float(self.alpha),
             num_samples=self._num_training_samples(),
             seed=self.seed_,
+            kl_warm_up=self._kl_warm_up,
         )
 
     def _train(

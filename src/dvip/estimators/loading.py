@@ -6,10 +6,11 @@ from typing import Any
 from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
 from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
 from dvip.estimators.saving import restore_estimator
+from dvip.estimators.sip import SIPRegressor
 
 __all__ = ["ESTIMATORS", "load", "load_with_table"]
 
-_CLASSES = (DVIPRegressor, DVIPClassifier, DeepGPRegressor, DeepGPClassifier)
+_CLASSES = (DVIPRegressor, DVIPClassifier, DeepGPRegressor, DeepGPClassifier, SIPRegressor)
 ESTIMATORS = {cls.__name__: cls for cls in _CLASSES}
 
 

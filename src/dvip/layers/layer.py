@@ -52,6 +52,11 @@ class Layer(eqx.Module):
         """What the objective loses for the parameters of the prior; nothing by default."""
         return jnp.zeros(())
 
+    def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
+        """What trains the layer's `Auxiliary` parameters, in the same steps; nothing by default."""
+        del key
+        return jnp.zeros(())
+
     def redraw_noise(self, key: PRNGKeyArray) -> "Layer":
         """The layer at the next training step; one whose prior noise is fixed is unchanged."""
         del key

@@ -20,6 +20,8 @@ __all__ = ["FIRST_JITTER", "inverse_factor", "inverse_factors"]
 # Small beside the noise of data, large beside the roundings of a covariance of 100 points.
 FIRST_JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-8}
 MAX_JITTER = 1.0
+# Of the inverse; OpenBLAS uses threads from 8 on.
+COLUMNS_AT_ONCE = 4
 
 Covariance = Float[Array, "points points"]
 
@@ -43,8 +45,25 @@ def inverse_factor(covariance: Covariance) -> tuple[Covariance, Float[Array, ""]
 
     first = jnp.asarray(FIRST_JITTER[np.dtype(covariance.dtype)], covariance.dtype)
     jitter, factored = jax.lax.while_loop(failed, try_more, (first, factor(first)))
-    inverse = jax.lax.linalg.triangular_solve(factored, identity, left_side=True, lower=True)
-    return inverse, jitter
+    return _inverse_of_triangle(factored), jitter
+
+
+def _inverse_of_triangle(factor: Covariance) -> Covariance:
+    """The inverse of a lower-triangular matrix, a few columns at a time.
+
+    BLAS solves for more columns with several threads, of which one waits for the other: whenever
+    something else uses the processors, for 8 ms instead of 0.03.
+    """
+    num_points = len(factor)
+    num_solves = -(-num_points // COLUMNS_AT_ONCE)
+    columns = np.eye(num_points, num_solves * COLUMNS_AT_ONCE, dtype=factor.dtype)
+    groups = np.moveaxis(columns.reshape(num_points, num_solves, COLUMNS_AT_ONCE), 1, 0)
+
+    def solve(group: Float[Array, "points columns"]) -> Float[Array, "points columns"]:
+        return jax.lax.linalg.triangular_solve(factor, group, left_side=True, lower=True)
+
+    solved = jnp.moveaxis(jax.lax.map(solve, groups), 0, 1)
+    return solved.reshape(num_points, -1)[:, :num_points]
 
 
 def _forward(covariance: Covariance) -> tuple[tuple[Array, Array], tuple[Array, Array]]:

@@ -47,6 +47,8 @@ class TrainingSettings:
     alpha: float
     num_samples: int
     seed: int
+    # The share of the steps over which the weight of the KL rises to 1.
+    kl_warm_up: float = 0.0
 
 
 @runtime_checkable
@@ -96,6 +98,11 @@ def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.n
     """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
     progress = np.minimum(steps / max_iter, 1.0)
     return 0.5 * learning_rate * (1 + np.cos(np.pi * progress))
+
+
+def linear_warm_up(share: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
+    """A weight that rises linearly from 0 to 1 over that share of the steps."""
+    return np.ones(len(steps)) if share == 0 else np.minimum(steps / (share * max_iter), 1.0)
 
 
 def _steps_at_once(
@@ -203,10 +210,12 @@ def train(
         for first, batches in zip(firsts, pieces, strict=True):
             steps = np.arange(first, first + num_steps)
             rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
+            kl_weights = linear_warm_up(settings.kl_warm_up, settings.max_iter, steps)
             piece = Piece(
                 fixed,
                 place.batches(batches),
                 place.everywhere(rates.astype(dtype)),
+                place.everywhere(kl_weights.astype(dtype)),
                 key,
                 num_data,
                 place.stop_flags(signals.noted is not None),

@@ -48,7 +48,8 @@ def train_on_batches(
     for number in range(len(batches.inputs)):
         batch = Batch(*(array[number : number + 1] for array in batches))
         rate = jax.device_put(np.full(1, settings.learning_rate, dtype))
-        piece = Piece(fixed, batch, rate, key, jax.device_put(np.asarray(num_data, dtype)), None)
+        one, number = (jax.device_put(np.asarray(n, dtype)) for n in ([1.0], num_data))
+        piece = Piece(fixed, batch, rate, one, key, number, None)
         state, progress = advance(piece, state, settings.alpha, settings.num_samples)
         history.append(progress.bounds)
     values = np.concatenate([np.asarray(bounds) for bounds in history])

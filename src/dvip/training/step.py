@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from dvip.compilation import small_program_options
 from dvip.network import SampleNoise
-from dvip.objectives import Batch, DeepModel, bound
+from dvip.objectives import Batch, DeepModel, training_loss
 from dvip.parameters import combine
 from dvip.training.placement import PARTS, Placement, Together
 
@@ -42,6 +42,7 @@ class Piece(NamedTuple):
     fixed: DeepModel
     batches: Batch
     learning_rates: Float[Array, " steps"]
+    kl_weights: Float[Array, " steps"]
     key: PRNGKeyArray
     num_data: Float[Array, ""]
     # Of several processes, whether each wants to stop.
@@ -81,16 +82,20 @@ def _advance(
         batch: Batch,
         noise: SampleNoise,
         key: PRNGKeyArray,
-    ) -> Array:
+        kl_weight: Float[Array, ""],
+    ) -> tuple[Array, Array]:
         model = combine(unravel(parameters), piece.fixed)
-        value = bound(model, batch, noise, key, num_data=piece.num_data, alpha=alpha)
-        return -value / piece.num_data
+        return training_loss(
+            model, batch, noise, key, num_data=piece.num_data, alpha=alpha, kl_weight=kl_weight
+        )
 
-    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array]) -> tuple[tuple, Array]:
+    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array, Array]) -> tuple[tuple, Array]:
         parameters, last_finite, optimiser, count, finite = carry
-        batch, noise, learning_rate = xs
+        batch, noise, learning_rate, kl_weight = xs
         key = jax.random.fold_in(piece.key, count)
-        value, gradient = jax.value_and_grad(loss)(parameters, batch, noise, key)
+        (_, value), gradient = jax.value_and_grad(loss, has_aux=True)(
+            parameters, batch, noise, key, kl_weight
+        )
         if num_parts > 1:  # one exchange for both
             both = jax.lax.pmean(jnp.concatenate([value[None], gradient]), PARTS)
             value, gradient = both[0], both[1:]
@@ -99,10 +104,11 @@ def _advance(
         new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
         old = (parameters, last_finite, optimiser, count)
         kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
-        return (*kept, finite), -value * piece.num_data
+        return (*kept, finite), value
 
     carry = (parameters, *state[1:])
-    carry, bounds = jax.lax.scan(step, carry, (piece.batches, noises, piece.learning_rates))
+    xs = (piece.batches, noises, piece.learning_rates, piece.kl_weights)
+    carry, bounds = jax.lax.scan(step, carry, xs)
     stop = None if piece.stop is None else jax.lax.pmax(jnp.any(piece.stop), PARTS)
     return State(unravel(carry[0]), *carry[1:]), Progress(bounds, stop)
 
@@ -132,7 +138,7 @@ def compiled_advance(place: Placement) -> Callable:
     ) -> tuple[State, Progress]:
         assert isinstance(place, Together)
         same, parts = PartitionSpec(), PartitionSpec(PARTS)
-        specs = Piece(same, PartitionSpec(None, PARTS), same, same, same, parts)  # type: ignore
+        specs = Piece(same, PartitionSpec(None, PARTS), same, same, same, same, parts)  # type: ignore
         function = partial(
             _advance, alpha=alpha, num_samples=num_samples, num_parts=place.num_parts
         )
