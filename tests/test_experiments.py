@@ -32,7 +32,7 @@ from dvip.metrics import regression_metrics
 
 STEPS = 20
 # The paper's columns that are not a depth of ours: the best of several.
-NOT_METHODS = {"DGP best", "SIP"}
+NOT_METHODS = {"DGP best"}
 
 
 def command(*arguments):

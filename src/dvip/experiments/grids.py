@@ -99,7 +99,7 @@ _ALL = (
         "uci",
         "Regression on eight UCI datasets",
         UCI,
-        {**_named(f"sgp vip vip-200 {DVIPS} {DGPS}")},
+        _named(f"sgp vip vip-200 sip {DVIPS} {DGPS}"),
         REGRESSION,
     ),
     Experiment(
@@ -218,7 +218,7 @@ _ALL = (
         "timing",
         "Time of 2,000 training steps, one run at a time",
         UCI,
-        _named(f"sgp vip vip-200 {DVIPS} {DGPS}"),
+        _named(f"sgp vip vip-200 sip {DVIPS} {DGPS}"),
         ("seconds", "cpu_seconds"),
         max_iter=2_000,
         num_repeats=1,

@@ -10,6 +10,7 @@ from dvip.estimators import (
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
+    SIPRegressor,
 )
 from dvip.processes import BayesianNeuralNetwork
 
@@ -17,6 +18,7 @@ __all__ = ["METHODS", "Method"]
 
 DVIP = {"regression": DVIPRegressor, "classification": DVIPClassifier}
 DEEP_GP = {"regression": DeepGPRegressor, "classification": DeepGPClassifier}
+SIP = {"regression": SIPRegressor}
 
 DEPTHS = (2, 3, 4, 5)
 PRIOR_SAMPLES = (10, 30, 40, 50)  # besides the default of 20
@@ -64,6 +66,7 @@ def _all_methods() -> list[Method]:
         ),
         Method("vip-conv", "VIP conv", DVIP, {"n_layers": 1, "prior": "conv"}),
         Method("sgp", "SGP", DEEP_GP, {"n_layers": 1}),
+        Method("sip", "SIP", SIP),
     ]
     for depth in DEPTHS:
         layers = {"n_layers": depth}
