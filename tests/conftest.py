@@ -10,8 +10,15 @@ os.environ["MPLBACKEND"] = "Agg"
 # A compilation cache of this session's own, which subprocesses share.
 _cache = tempfile.mkdtemp(prefix="dvip-tests-")
 os.environ["DVIP_COMPILATION_CACHE"] = _cache
+os.environ["DVIP_ROW_CACHE"] = os.path.join(_cache, "rows")
+
+# The tests compile much and compute little. (The training loop chooses its own level.)
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
 
 import hypothesis  # noqa: E402
+import pooch  # noqa: E402
 import pytest  # noqa: E402
 
 from dvip.precision import precision  # noqa: E402
@@ -24,6 +31,14 @@ hypothesis.settings.load_profile("dvip")
 
 def pytest_sessionfinish():
     shutil.rmtree(_cache, ignore_errors=True)
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """The user's cache is an empty folder, and `DVIP_DATA` is not set."""
+    monkeypatch.delenv("DVIP_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    return tmp_path / "cache" / "dvip" / "data"
 
 
 @pytest.fixture(scope="module")

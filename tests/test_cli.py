@@ -276,7 +276,7 @@ def test_a_failing_block_leaves_no_half_of_a_file(regression, monkeypatch):
     frame.to_csv(table, index=False)
     monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 100))
     message = refuse("predict", regression.model, table, "--out", out)
-    assert "'age' should hold numbers, but row 401 has 'old'" in message
+    assert "'age' should hold numbers, but row 401 of broken.csv has 'old'" in message
     assert not out.exists()
     assert not list(regression.folder.glob(".*"))
 
@@ -289,7 +289,7 @@ FIT = ("fit", "{train}", "--target", "target", "--out", "{folder}/new")
     [
         (("fit", "{train}", "--target", "Targt", "--out", "{folder}/new"), "mean 'target'?"),
         (("fit", "{folder}/no.csv", "--target", "y", "--out", "{folder}/new"), "There is no file"),
-        (("fit", "{folder}", "--target", "y", "--out", "{folder}/new"), "unknown type"),
+        (("fit", "{model}", "--target", "y", "--out", "{folder}/new"), "without Parquet files"),
         (("fit", "{train}", "--target", "note", "--out", "{folder}/new"), "No row of"),
         (("fit", "{train}", "--target", "visit", "--out", "{folder}/new"), "dates or times"),
         (("fit", "{train}", "--target", "name", "--out", "{folder}/new"), "300 different values"),
@@ -465,7 +465,7 @@ def test_sparse_implicit_process(tmp_path):
     assert "--model sip is for regression only" in message
 
 
-@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo"])
+@pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "demo", "datasets"])
 def test_help_shows_examples(command):
     assert f"dvip {command}" in succeed("--help").stdout
     told = succeed(command, "--help").stdout

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from dvip import DVIPRegressor
 from dvip.cli import app
+from dvip.data import DATASETS
 from dvip.processes import PROCESSES
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +58,14 @@ def test_every_prior_is_documented():
         assert f'"{name}"' in DVIPRegressor.__doc__
         options = [field.name for field in dataclasses.fields(process) if field.metadata]
         assert all(f"`{option}`" in page for option in options if option != "num_inputs")
+
+
+def test_every_dataset_is_documented():
+    page = (ROOT / "docs/datasets.md").read_text()
+    for name, dataset in DATASETS.items():
+        splits = "by seed" if dataset.num_splits is None else dataset.num_splits
+        assert f"| `{name}` | {dataset.rows:,} x {dataset.num_inputs} | {splits} |" in page
+        assert all(path.rpartition("/")[0] + "/" in page for path in dataset.files)
 
 
 def test_the_test_command_of_the_readme_is_what_ci_runs():

@@ -227,6 +227,19 @@ def test_moments_of_one_hidden_layer(options):
         assert (means == 0).all()
 
 
+@pytest.mark.parametrize("num_samples", [5, 20])
+def test_noise_of_few_networks_has_exact_moments(num_samples):
+    process = BayesianNeuralNetwork().initialise(NUM_INPUTS, random_key(0))
+    noise = np.asarray(process.draw_noise(random_key(1), num_samples), float)
+    np.testing.assert_allclose(noise.mean(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(noise.std(axis=0), 1, rtol=1e-5)
+
+
+def test_noise_of_one_network_is_noise():
+    process = BayesianNeuralNetwork().initialise(NUM_INPUTS, random_key(0))
+    assert np.asarray(process.draw_noise(random_key(1), 1)).std() > 0.5
+
+
 def test_moments_of_two_hidden_layers():
     """Against another sampler, in NumPy."""
     process = BayesianNeuralNetwork((4, 3), "relu").initialise(NUM_INPUTS, random_key(0))

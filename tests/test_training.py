@@ -13,6 +13,7 @@ from dvip.objectives import DeepModel, bound
 from dvip.parameters import combine, split_trainable
 from dvip.precision import precision
 from dvip.training import ArrayData, TrainingSettings, train
+from dvip.training.batches import ALL
 
 X, Y = regression_data()
 
@@ -205,8 +206,10 @@ def test_own_source_of_data(deep, trained):
         num_rows = len(X)
         num_columns = X.shape[1] + 2
 
-        def batches(self, seed, step, num_steps, batch_size):
-            batches = array_data().batches(seed, step, num_steps, batch_size)
+        fingerprint = array_data().fingerprint
+
+        def batches(self, seed, step, num_steps, batch_size, share=ALL):
+            batches = array_data().batches(seed, step, num_steps, batch_size, share)
             return batches._replace(targets=2 * batches.targets)
 
     other = train(deep, Doubling(), settings(max_iter=250))
@@ -268,8 +271,10 @@ def test_kept_parameters_are_those_of_the_last_finite_bound():
         num_rows = len(X)
         num_columns = X.shape[1] + 2
 
-        def batches(self, seed, step, num_steps, batch_size):
-            batches = array_data(dtype=np.float64).batches(seed, step, num_steps, batch_size)
+        fingerprint = array_data().fingerprint
+
+        def batches(self, seed, step, num_steps, batch_size, share=ALL):
+            batches = array_data(dtype=np.float64).batches(seed, step, num_steps, batch_size, share)
             batches.targets[max(0, 5 - step) :] = 1e200
             return batches
 

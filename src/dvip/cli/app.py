@@ -23,8 +23,9 @@ app = typer.Typer(
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
+    Known datasets:     dvip datasets
 
-    Tables are CSV (.csv, .tsv, also .gz) or Parquet (.parquet, .pq).
+    Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
     """,
 )
 
@@ -45,10 +46,28 @@ class Model(StrEnum):
     SIP = "sip"
 
 
-TableArgument = Annotated[Path, typer.Argument(help="A CSV or Parquet file.", metavar="TABLE")]
+TableArgument = Annotated[
+    Path,
+    typer.Argument(help="A CSV or Parquet file, or a folder of Parquet files.", metavar="TABLE"),
+]
 ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
 ]
+
+DistributedOption = Annotated[
+    bool,
+    typer.Option(
+        "--distributed", help="One of several processes, as Slurm, Open MPI or Kubernetes say."
+    ),
+]
+CoordinatorOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Address of process 0, where no cluster says it."),
+]
+NumProcessesOption = Annotated[
+    int | None, typer.Option(min=1, help="How many processes there are.")
+]
+ProcessIdOption = Annotated[int | None, typer.Option(min=0, help="Which of them this is, from 0.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -126,10 +145,37 @@ def fit(
             min=1, help="Training steps; by default 50,000, and more for more than 2,000 rows."
         ),
     ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Rows a step, of all processes together.")
+    ] = None,
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same number gives the same model.")] = 0,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the table as it is needed, in bounded memory. By default, folders and "
+            "tables of more than 20 million numbers.",
+        ),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder for checkpoints, from which --resume can go on."),
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps between two checkpoints; by default one a minute."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on from the newest checkpoint, if there is one."),
+    ] = False,
+    distributed: DistributedOption = False,
+    coordinator: CoordinatorOption = None,
+    num_processes: NumProcessesOption = None,
+    process_id: ProcessIdOption = None,
 ) -> None:
     """Train a model on a table.
 
@@ -143,7 +189,12 @@ def fit(
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
+      dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
+      srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
+      dvip fit folder_of_parquet --target yield --out model --max-iter 20000
     """
+    from dvip.cli.checkpointing import Checkpointing
+    from dvip.cli.distributing import Distributing
     from dvip.cli.fitting import fit_table
 
     parameters = {
@@ -153,18 +204,23 @@ def fit(
         "alpha": alpha,
         "random_state": seed,
         "max_iter": max_iter,
+        "batch_size": batch_size,
         "learning_rate": learning_rate,
     }
-    fit_table(
-        table,
-        out,
-        model=model.value,
-        targets=target,
-        task=None if task is Task.AUTO else task.value,
-        drop=drop or [],
-        test_fraction=test_fraction,
-        parameters={name: value for name, value in parameters.items() if value is not None},
-    )
+    checkpointing = Checkpointing(checkpoint, checkpoint_every, resume)
+    with Distributing(distributed, coordinator, num_processes, process_id).together():
+        fit_table(
+            table,
+            out,
+            model=model.value,
+            targets=target,
+            task=None if task is Task.AUTO else task.value,
+            drop=drop or [],
+            test_fraction=test_fraction,
+            stream=stream,
+            parameters={name: value for name, value in parameters.items() if value is not None},
+            checkpointing=checkpointing,
+        )
 
 
 @app.command()
@@ -176,20 +232,36 @@ def predict(
     quantiles: Annotated[
         str, typer.Option(help="Quantiles for a regression, separated by commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",
+    samples: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Samples sent through the layers for each row; those of the model, usually 100, "
+            "by default. Fewer are faster.",
+        ),
+    ] = None,
+    distributed: DistributedOption = False,
+    coordinator: CoordinatorOption = None,
+    num_processes: NumProcessesOption = None,
+    process_id: ProcessIdOption = None,
 ) -> None:
     """Predict every row of a table, in the order of its rows.
 
     A regression gives mean, std and quantiles (q05, q25, ...); a classification gives prediction
     and the probability of every class (p_...). The memory needed does not grow with the table.
+    Of several processes, each writes a file of its own with its part of the rows.
 
     \b
     Examples:
       dvip predict model new.csv --out predictions.csv
       dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
+      dvip predict model folder_of_parquet --out predictions.parquet --samples 10
     """
+    from dvip.cli.distributing import Distributing
     from dvip.cli.predicting import parse_quantiles, predict_table
 
-    predict_table(model, table, out, parse_quantiles(quantiles))
+    distributing = Distributing(distributed, coordinator, num_processes, process_id)
+    predict_table(model, table, out, parse_quantiles(quantiles), samples, distributing.part())
 
 
 @app.command()
@@ -220,6 +292,95 @@ def evaluate(
 
 @app.command()
 @reports_errors
+def reproduce(
+    experiment: Annotated[
+        str | None, typer.Argument(help="Such as uci; without one, all are listed.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the results; what it has already is not done again.")
+    ] = Path("results"),
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="Only this dataset. Repeat it for several.")
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="Only this method. Repeat it for several.")
+    ] = None,
+    split: Annotated[
+        list[int] | None, typer.Option(min=0, help="Only this split. Repeat it for several.")
+    ] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(min=0, help="Only this seed. Repeat it for several.")
+    ] = None,
+    max_iter: Annotated[
+        int | None,
+        typer.Option(min=1, help="Training steps, instead of each method's own; kept apart."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the datasets, before $DVIP_DATA and the cache.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
+    part: Annotated[
+        str | None, typer.Option("--shard", help="A part of the runs, such as 3/20, for clusters.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Repeat runs that are there.")] = False,
+) -> None:
+    """Run an experiment of the paper, and compare with what the paper has.
+
+    Every run is one file, written when it ends. Stop it at any time: the same command goes on
+    with what is missing. Several processes may work on the same folder.
+
+    \b
+    Examples:
+      dvip reproduce
+      dvip reproduce uci --dataset energy --method dvip-3 --split 0
+      dvip reproduce uci --split 0 --split 1 --jobs 2
+      dvip reproduce gp-prior --dataset kin8nm --shard 3/20
+      dvip report results --out report.html
+    """
+    from dvip.cli.reproducing import list_experiments, reproduce_experiment
+
+    if experiment is None:
+        list_experiments()
+        return
+    reproduce_experiment(
+        experiment,
+        out,
+        datasets=dataset or [],
+        methods=method or [],
+        splits=split or [],
+        seeds=seed or [],
+        max_iter=max_iter,
+        data=data,
+        jobs=jobs,
+        part=part,
+        force=force,
+    )
+
+
+@app.command()
+@reports_errors
+def report(
+    results: Annotated[Path, typer.Argument(help="The folder of `dvip reproduce --out`.")],
+    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
+    tables: Annotated[
+        bool,
+        typer.Option("--tables", help="Write Markdown tables and PNG figures into RESULTS too."),
+    ] = False,
+) -> None:
+    """Write one HTML page of all results: tables, figures, calibration.
+
+    \b
+    Examples:
+      dvip report results
+      dvip report results --out report.html --tables
+    """
+    from dvip.cli.reproducing import write_report
+
+    write_report(results, out, tables_too=tables)
+
+
+@app.command()
+@reports_errors
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("dvip-demo"),
 ) -> None:
@@ -233,6 +394,28 @@ def demo(
     from dvip.cli.demonstrating import demonstrate
 
     demonstrate(out)
+
+
+@app.command()
+@reports_errors
+def datasets(
+    data: Annotated[Path | None, typer.Option(help="A folder to look in first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """List the datasets that are known by name, and which of them are there.
+
+    They are looked for in the folder that --data names, in $DVIP_DATA and in the user's cache;
+    public files that are in none of them are downloaded when they are needed.
+
+    \b
+    Examples:
+      dvip datasets
+      dvip datasets --data ~/data
+      dvip datasets --json
+    """
+    from dvip.cli.listing import list_datasets
+
+    list_datasets(data, as_json=as_json)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ def demonstrate(out: Path) -> None:
     typer.echo("The height of the ground along a line of 18 km, from a map that is part of")
     typer.echo(f"matplotlib: {len(measured)} points to learn from, {len(unseen)} held back.")
     inputs, height = measured[["km"]].to_numpy(), measured["height"].to_numpy()
-    model = train_model(demo_model(verbose=True), inputs, height)
+    model = train_model(demo_model(verbose=True), inputs, height, num_rows=len(height))
     print_metrics("On the points held back", demo_metrics(model, profile))
     write_files(out, model, profile)
     tell_next(out)

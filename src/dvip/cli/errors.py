@@ -1,16 +1,19 @@
 """Expected errors as one or two lines on stderr and an exit code, without a traceback."""
 
 import functools
+import traceback
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import typer
 
-__all__ = ["reports_errors", "warn"]
+__all__ = ["report", "reports_errors", "warn"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+# Errors that are the user's or the system's to mend.
+EXPECTED = (ValueError, OSError)
 # What a shell reports for a program that Ctrl-C stopped.
 INTERRUPTED = 130
 MAX_LINES = 2
@@ -21,6 +24,21 @@ def warn(line: str) -> None:
     typer.echo(f"Warning: {line}", err=True)
 
 
+def report(error: BaseException) -> int:
+    """Tells the user of an error and gives the exit code; what is not expected is a bug."""
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        typer.echo("Stopped. Nothing was written.", err=True)
+        return INTERRUPTED
+    if not isinstance(error, EXPECTED):
+        traceback.print_exception(error)
+        return 1
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    typer.echo(f"Error: {' '.join(lines[:MAX_LINES])}", err=True)
+    return 1
+
+
 def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Bad files and bad values end a command with a message; other errors are bugs and stay."""
 
@@ -28,12 +46,7 @@ def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, 
     def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return command(*args, **kwargs)
-        except (ValueError, OSError) as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            typer.echo(f"Error: {' '.join(lines[:MAX_LINES])}", err=True)
-            raise typer.Exit(1) from error
-        except KeyboardInterrupt:
-            typer.echo("Stopped. Nothing was written.", err=True)
-            raise typer.Exit(INTERRUPTED) from None
+        except (*EXPECTED, KeyboardInterrupt) as error:
+            raise typer.Exit(report(error)) from error
 
     return reporting

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from dvip.cli.errors import warn
-from dvip.cli.printing import print_metrics, row_counter
+from dvip.cli.printing import print_metrics
 from dvip.cli.table_model import TableModel, open_model
 from dvip.metrics import (
     add_totals,
@@ -20,6 +20,7 @@ from dvip.metrics import (
 )
 from dvip.tables import TableError, num_rows, target_numbers, with_targets
 from dvip.tables.parsing import parse_texts, text_of
+from dvip.training import row_counter
 
 __all__ = ["evaluate_table", "scores"]
 
@@ -49,10 +50,11 @@ def scores(estimator: Any, blocks: Iterable[tuple[Any, np.ndarray]]) -> dict[str
         return regression_from_totals(totals)
     probabilities: list[np.ndarray] = []
     labels: list[str] = []
-    for inputs, y in blocks:
-        probabilities.append(estimator.predict_proba(inputs))
-        labels += [text_of(label) for label in y]
     classes = [text_of(label) for label in estimator.classes_]
+    same = {label: label for label in classes}  # one text in memory for each class, not each row
+    for inputs, y in blocks:
+        probabilities.append(estimator.predict_proba(inputs).astype(np.float32))
+        labels += [same.get(text, text) for text in map(text_of, y)]
     return classification_metrics(np.concatenate(probabilities), labels, classes)
 
 

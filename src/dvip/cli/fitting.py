@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import typer
 
+from dvip.cli.checkpointing import Checkpointing
 from dvip.cli.errors import warn
 from dvip.cli.evaluating import scores
 from dvip.cli.printing import print_metrics
+from dvip.cli.streaming import is_large, streamed_table
+from dvip.cli.training_table import TrainingTable, check_split, tell_dropped, tell_task
 from dvip.estimators import (
     DeepGPClassifier,
     DeepGPRegressor,
@@ -20,7 +23,7 @@ from dvip.estimators import (
     SIPRegressor,
 )
 from dvip.estimators.saving import save_estimator
-from dvip.persistence import MANIFEST
+from dvip.persistence import MODEL
 from dvip.tables import (
     ROWS_AT_ONCE,
     Surprises,
@@ -33,7 +36,7 @@ from dvip.tables import (
     target_numbers,
     with_targets,
 )
-from dvip.training import TrainingDiverged
+from dvip.training import TrainingDiverged, is_first_process
 
 __all__ = ["fit_table", "train_model"]
 
@@ -44,7 +47,9 @@ ESTIMATORS: dict[str, dict[str, type]] = {
     "sip": {"regression": SIPRegressor},
 }
 
-# Left-out columns, and classes, that are listed one by one.
+NO_CHECKPOINTS = Checkpointing()
+
+# Left-out columns that are listed one by one.
 MAX_LISTED = 10
 
 
@@ -57,30 +62,40 @@ def fit_table(
     task: str | None,
     drop: Sequence[str],
     test_fraction: float | None,
+    stream: bool | None,
     parameters: Mapping[str, Any],
+    checkpointing: Checkpointing,
 ) -> None:
-    """Reads, trains, saves, and tells the user what happens."""
+    """Reads, trains, saves, and tells the user what happens. By default, large tables stream.
+
+    Of several processes that train together, the first writes the model.
+    """
     check_options(model, parameters)
-    check_model_output(out)
-    frame = read_training_table(table, targets)
-    task, y = choose_target(frame, targets, task)
-    if task not in ESTIMATORS[model]:
+    if is_first_process():
+        check_model_output(out)
+        checkpointing.check()
+    if len(set(targets)) < len(targets):
+        raise TableError("A target is given twice.")
+    streams = is_large(table) if stream is None else stream
+    prepare = streamed_table if streams else table_in_memory
+    data = prepare(table, targets, task, drop, test_fraction, parameters["random_state"])
+    if data.task not in ESTIMATORS[model]:
         possible = " and ".join(ESTIMATORS[model])
         raise TableError(
             f"--model {model} is for {possible} only: use another model, or --task {possible} if "
             "the target is of that kind."
         )
-    train, test = split_rows(y, task, test_fraction, parameters["random_state"])
-    encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
-    report_columns(encoder)
-    inputs = encoder.encode(frame.iloc[train])
-    test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else None
-    estimator = ESTIMATORS[model][task](**parameters, verbose=True)
-    estimator = train_model(estimator, inputs, y[train])
-    save_estimator(estimator, out, table=encoder.to_json())
-    if test_inputs is not None:
-        metrics = scores(estimator, in_blocks(test_inputs, y[test]))
-        print_metrics(f"On {len(test):,} rows split off for testing", {"value": metrics})
+    report_columns(data.encoder)
+    estimator = ESTIMATORS[model][data.task](**parameters, verbose=True)
+    estimator = train_model(
+        estimator, *data.fit_to, num_rows=data.num_training, checkpointing=checkpointing
+    )
+    if not is_first_process():
+        return
+    save_estimator(estimator, out, table=data.encoder.to_json())
+    if data.num_test:
+        metrics = scores(estimator, data.test_blocks())
+        print_metrics(f"On {data.num_test:,} rows split off for testing", {"value": metrics})
     typer.echo(f"Saved to {out}. Next:")
     typer.echo(f"  dvip predict {out} NEW.csv --out predictions.csv")
     typer.echo(f"  dvip evaluate {out} OTHER.csv")
@@ -99,9 +114,34 @@ def check_model_output(out: Path) -> None:
     """Raises an error before the training rather than after it if `out` cannot be written."""
     if out.exists() and not out.is_dir():
         raise TableError(f"{out} is a file; a model is a folder. Choose another name.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).exists():
+    if out.is_dir() and any(out.iterdir()) and not (out / MODEL.manifest).exists():
         raise TableError(f"The folder {out} holds other files and no model. Choose another name.")
     check_folder(out)
+
+
+def table_in_memory(
+    table: Path,
+    targets: Sequence[str],
+    task: str | None,
+    drop: Sequence[str],
+    test_fraction: float | None,
+    seed: int,
+) -> TrainingTable:
+    """Reads a table and tells the user what is in it."""
+    frame = read_training_table(table, targets)
+    task, y = choose_target(frame, targets, task)
+    train, test = split_rows(y, task, test_fraction, seed)
+    encoder = TableEncoder.fit(frame.iloc[train], targets, drop)
+    inputs = encoder.encode(frame.iloc[train])
+    test_inputs = encode_test(encoder, frame.iloc[test]) if len(test) else inputs[:0]
+    return TrainingTable(
+        task,
+        encoder,
+        (inputs, y[train]),
+        len(train),
+        len(test),
+        lambda: in_blocks(test_inputs, y[test]),
+    )
 
 
 def read_training_table(table: Path, targets: Sequence[str]) -> pd.DataFrame:
@@ -112,8 +152,7 @@ def read_training_table(table: Path, targets: Sequence[str]) -> pd.DataFrame:
     dropped = len(frame) - len(complete)
     if dropped == len(frame):
         raise TableError(f"No row of {table} has a value in {', '.join(targets)}.")
-    if dropped:
-        typer.echo(f"Dropped {dropped:,} rows without a value in {', '.join(targets)}.")
+    tell_dropped(dropped, targets)
     return complete
 
 
@@ -121,21 +160,17 @@ def choose_target(
     frame: pd.DataFrame, targets: Sequence[str], task: str | None
 ) -> tuple[str, np.ndarray]:
     """The task, chosen if it was not given, and the targets for it; told to the user."""
-    if len(set(targets)) < len(targets):
-        raise TableError("A target is given twice.")
     chosen = task or choose_task(frame, targets)
+    classes = None
     if chosen == "regression":
         y = target_numbers(frame, targets)
-        other, what = "classification", ", ".join(targets)
     elif len(targets) == 1:
         y = class_labels(targets[0], frame[targets[0]])
         classes = np.unique(y)
-        other, what = "regression", f"{targets[0]}, {len(classes)} classes: {listed(classes)}"
     else:
         raise TableError("A classification has one target only.")
-    typer.echo(f"Task: {chosen} of {what}.")
-    if task is None and len(targets) == 1 and y.dtype.kind in "if":
-        typer.echo(f"  (chosen from the values of {targets[0]}; --task {other} changes it)")
+    numbers = y.dtype.kind in "if"
+    tell_task(chosen, targets, classes, chosen=task is None and len(targets) == 1, numbers=numbers)
     return chosen, y
 
 
@@ -152,8 +187,7 @@ def split_rows(
     in_test[order[:num_test]] = True
     if task == "classification":
         in_test &= np.isin(y, np.unique(y[~in_test]))
-    if fraction is not None and not 0 < in_test.sum() < len(y):
-        raise TableError(f"{len(y)} rows are too few to split off {fraction:.1%} for testing.")
+    check_split(len(y), int(in_test.sum()), fraction)
     return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
 
@@ -167,19 +201,16 @@ def report_columns(encoder: TableEncoder) -> None:
         typer.echo(f"  left out: {len(encoder.left_out) - MAX_LISTED:,} more")
 
 
-def listed(labels: np.ndarray) -> str:
-    """Labels for a message, with an end to a long list."""
-    more = "" if len(labels) <= MAX_LISTED else ", ..."
-    return ", ".join(map(str, labels[:MAX_LISTED])) + more
-
-
-def train_model(estimator: Any, inputs: np.ndarray, y: np.ndarray) -> Any:
+def train_model(
+    estimator: Any, *fit_to: Any, num_rows: int, checkpointing: Checkpointing = NO_CHECKPOINTS
+) -> Any:
     """Fits an estimator and tells how long it took."""
     layers = "1 layer" if estimator.n_layers == 1 else f"{estimator.n_layers} layers"
-    typer.echo(f"Training {layers} on {len(y):,} rows.")
+    typer.echo(f"Training {layers} on {num_rows:,} rows.")
     started = time.monotonic()
     try:
-        estimator.fit(inputs, y)
+        with checkpointing.stopping():
+            estimator.fit(*fit_to, **checkpointing.of_fit)
     except TrainingDiverged as stopped:
         raise ValueError(
             f"Training stopped at step {stopped.step}: the bound is not finite. Try a smaller "

@@ -8,12 +8,15 @@ import numpy as np
 import pandas as pd
 import typer
 
-from dvip.cli.printing import row_counter
+from dvip.cli.distributing import Part
 from dvip.cli.table_model import TableModel, open_model
-from dvip.tables import check_table_output, num_rows, table_writer
+from dvip.tables import check_table_output, num_rows, read_blocks, table_writer
 from dvip.tables.parsing import text_of
+from dvip.training import row_counter
 
 __all__ = ["parse_quantiles", "predict_table"]
+
+WHOLE = Part()
 
 
 def parse_quantiles(text: str) -> list[float]:
@@ -30,13 +33,29 @@ def parse_quantiles(text: str) -> list[float]:
     return sorted(set(quantiles))
 
 
-def predict_table(model: Path, table: Path, out: Path, quantiles: Sequence[float]) -> None:
-    """Writes the predictions of a saved model for a table."""
+def predict_table(
+    model: Path,
+    table: Path,
+    out: Path,
+    quantiles: Sequence[float],
+    samples: int | None = None,
+    part: Part = WHOLE,
+) -> None:
+    """Writes the predictions of a saved model for a table, or for a part of its rows."""
+    out = part.file(out)
     check_table_output(out, table)
     opened = open_model(model, table)
+    if samples is not None:
+        opened.estimator.set_params(n_predictive_samples=samples)
+    total = num_rows(table)
+    wanted = None
+    if part.number > 1:
+        total = total or sum(len(block) for block in read_blocks(table))
+        wanted = part.rows(total)
+        total = len(wanted)
     rows = 0
-    with table_writer(out) as append, row_counter(num_rows(table), "predicting") as done:
-        for frame, inputs in opened.blocks(table):
+    with table_writer(out) as append, row_counter(total, "predicting") as done:
+        for frame, inputs in opened.blocks(table, wanted):
             append(predictions(opened, inputs, quantiles))
             rows += len(frame)
             done(len(frame))

@@ -1,13 +1,11 @@
-"""What the commands have in common to show: metrics, and a counter of rows."""
+"""What the commands have in common to show: metrics."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-__all__ = ["METRIC_MEANINGS", "print_metrics", "row_counter"]
+__all__ = ["METRIC_MEANINGS", "print_metrics"]
 
 # Short enough that the table fits 80 columns.
 METRIC_MEANINGS = {
@@ -35,21 +33,3 @@ def print_metrics(title: str, columns: Mapping[str, Mapping[str, float]]) -> Non
         values = [f"{metrics[metric]:.4g}" for metrics in columns.values()]
         table.add_row(metric, *values, METRIC_MEANINGS[metric])
     Console().print(table)
-
-
-@contextmanager
-def row_counter(total: int | None, what: str) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told of rows done; shown on a terminal only."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda rows: None
-        return
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} rows"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda rows: bar.advance(task, rows)

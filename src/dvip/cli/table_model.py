@@ -26,14 +26,22 @@ class TableModel:
         """Whether the model predicts labels."""
         return hasattr(self.estimator, "classes_")
 
-    def blocks(self, table: Path) -> Iterator[tuple[pd.DataFrame, Any]]:
-        """Each block of a table and its inputs; at the end, warns of what was unexpected."""
+    def blocks(self, table: Path, rows: range | None = None) -> Iterator[tuple[pd.DataFrame, Any]]:
+        """Each block of a table and its inputs; at the end, warns of what was unexpected.
+
+        With `rows`, only those.
+        """
         text_columns = self.encoder.text_columns
         if self.is_classifier and self.estimator.classes_.dtype.kind in "OUT":
             text_columns += self.encoder.targets
         surprises = Surprises()
+        start = 0  # of a block, over all files of a folder
         for block in read_blocks(table, text_columns):
-            yield block, self._inputs(self.encoder.encode(block, surprises))
+            first, start = start, start + len(block)
+            if rows is not None:
+                block = block[max(0, rows.start - first) : max(0, rows.stop - first)]
+            if len(block):
+                yield block, self._inputs(self.encoder.encode(block, surprises))
         for line in surprises.lines():
             warn(line)
 

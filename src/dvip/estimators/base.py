@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dvip.architecture import MakeLayer, build_network, default_widths
 from dvip.compilation import use_compilation_cache
+from dvip.estimators.checkpointing import training_identity, training_seed
 from dvip.estimators.saving import save_estimator
 from dvip.estimators.scaling import Standardiser
 from dvip.estimators.shapes import as_rows
@@ -25,9 +26,12 @@ from dvip.prediction import draw_functions, sample_noise
 from dvip.processes import ImplicitProcess
 from dvip.training import (
     ArrayData,
+    CheckpointFolder,
+    Data,
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
+    is_first_process,
     progress_bar,
     train,
 )
@@ -73,6 +77,7 @@ class DeepEstimator(BaseEstimator):
     n_iter_: int
     bound_history_: np.ndarray
     seed_: int
+    n_samples_seen_: int
 
     # Positive whole numbers among the parameters; a subclass adds its own.
     _counts: ClassVar[tuple[str, ...]] = (
@@ -117,13 +122,21 @@ class DeepEstimator(BaseEstimator):
         self.input_shape_ = shape or X.shape[1:]
         return X, y
 
-    def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        """One mean and scale for each column of a table, or each channel of images, sequences."""
+    def _num_channels(self) -> int | None:
+        """Channels of images and sequences, which have a scale each; None is one a column."""
         process = self._input_process()
         if process is not None:
             process = process.for_inputs_of_shape(self.input_shape_)
-        num_channels = None if process is None else process.num_channels
-        self.input_scaler_ = Standardiser.fit(inputs, weights, num_channels)
+        return None if process is None else process.num_channels
+
+    def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
+        """One mean and scale for each column of a table, or each channel of images, sequences."""
+        self.input_scaler_ = Standardiser.fit(inputs, weights, self._num_channels())
+
+    def _scale_inputs_by(self, mean: np.ndarray, std: np.ndarray, largest: np.ndarray) -> None:
+        """The same, from what is known of each column."""
+        moments = (mean, std, largest)
+        self.input_scaler_ = Standardiser.of_moments(*moments, self._num_channels())
 
     def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
         if self.n_units is None:
@@ -163,11 +176,33 @@ class DeepEstimator(BaseEstimator):
         )
         return DeepModel(network, likelihood)
 
-    def _train(self, inputs: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray) -> None:
-        """Fits the model to validated inputs and to targets that are already scaled or encoded."""
+    def _start_training(self, checkpoints: CheckpointFolder | None = None) -> None:
+        """What comes before data are looked at."""
         self._check_parameters()
         use_compilation_cache()
-        self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        self.seed_ = training_seed(self.random_state, checkpoints)
+
+    def _settings(self, max_iter: int) -> TrainingSettings:
+        # Numbers of NumPy, as a grid search gives, would be traced like arrays.
+        return TrainingSettings(
+            max_iter=max_iter,
+            batch_size=int(self.batch_size),
+            learning_rate=float(self.learning_rate),
+            alpha=float(self.alpha),
+            num_samples=self._num_training_samples(),
+            seed=self.seed_,
+            kl_warm_up=self._kl_warm_up,
+        )
+
+    def _train(
+        self,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        sample_weight: np.ndarray,
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
+        """Fits the model to validated inputs and to targets that are already scaled or encoded."""
+        self._start_training(checkpoints)
         inputs = self.input_scaler_.transform(inputs)
         if sample_weight.max() > np.finfo(self.precision).max:
             raise ValueError(
@@ -179,26 +214,37 @@ class DeepEstimator(BaseEstimator):
             targets.astype(self.precision),
             sample_weight.astype(self.precision),
         )
-        # Numbers of NumPy, as a grid search gives, would be traced like arrays.
-        settings = TrainingSettings(
-            max_iter=int(self.max_iter or default_max_iter(data.num_rows)),
-            batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
-            alpha=float(self.alpha),
-            num_samples=self._num_training_samples(),
-            seed=self.seed_,
-            kl_warm_up=self._kl_warm_up,
-        )
+        self._train_on(data, data.inputs, checkpoints)
+
+    def _train_on(
+        self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
+    ) -> None:
+        """Fits the model to scaled data. It starts from these inputs: all of them, or a sample."""
+        settings = self._settings(int(self.max_iter or default_max_iter(data.num_rows)))
+        self.n_samples_seen_ = data.num_rows
+        self._optimiser = None
         with (
             precision(self.precision),
-            progress_bar(settings.max_iter, shown=self.verbose) as report,
+            progress_bar(settings.max_iter, shown=self.verbose and is_first_process()) as report,
         ):
-            model = self._build(data.inputs)
+            model = self._build(inputs)
             try:
-                self._keep(train(model, data, settings, report), settings.max_iter)
+                identity = (
+                    {} if checkpoints is None else training_identity(self, data.fingerprint())
+                )
+                result = train(model, data, settings, report, checkpoints, identity)
+                self._keep(result, settings.max_iter)
             except TrainingDiverged as stopped:
                 self._keep(stopped.result, stopped.step)
                 raise
+
+    def _start_partial_fit(self) -> bool:
+        """Whether `partial_fit` is called on a model that has seen no data; notes that it has."""
+        first = not hasattr(self, "model_")
+        if first:
+            self._start_training()
+            self.n_samples_seen_ = self.n_iter_ = 0
+        return first
 
     def _keep(self, result: TrainingResult, num_steps: int) -> None:
         self.model_ = result.model

@@ -1,6 +1,7 @@
 """Regression: scaled targets, Gaussian noise, predictive mixtures on the scale of the user."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,17 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.checkpointing import checkpoint_folder
+from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import Standardiser, merge_duplicates
+from dvip.estimators.streaming import fit_source
 from dvip.likelihoods import Gaussian, Likelihood
 from dvip.objectives import DeepModel
 from dvip.precision import precision
 from dvip.prediction import moments
 from dvip.predictive import GaussianMixture
+from dvip.sources import NumberTargets, Source
+from dvip.sources.writing import RowsContent
 
 __all__ = ["DeepRegressor"]
 
@@ -29,35 +35,99 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint_dir: str | Path | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
+    ) -> "DeepRegressor":
         """Trains the model.
 
         Parameters
         ----------
-        X : array or DataFrame of shape (rows, inputs)
+        X : array or DataFrame of shape (rows, inputs), or Source
             With a prior that reads images or sequences also (rows, height, width),
-            (rows, height, width, channels) or (rows, length, channels).
+            (rows, height, width, channels) or (rows, length, channels). A source, such as
+            `open_source` gives, brings its targets and need not fit in memory.
         y : array of shape (rows,) or (rows, targets)
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
+        checkpoint_dir : path, optional
+            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
+            effect only when one more is written.
+        checkpoint_every : int, optional
+            Steps between two of them; by default there is one a minute.
+        resume : bool, default False
+            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
+            result is that of a training without the break, bit for bit.
         """
-        X, y = self._validated(X, y, multi_output=True, y_numeric=True)
+        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
+        if isinstance(X, Source):
+            return fit_source(self, X, y, sample_weight, checkpoints)
+        inputs, targets, weights = self._checked(X, y, sample_weight)
+        self.target_shape_ = targets.shape[1:]
+        inputs, targets, weights = merge_duplicates(
+            inputs, targets.reshape(len(targets), -1), weights
+        )
+        self._fit_input_scaler(inputs, weights)
+        self._keep_target_scaler(Standardiser.fit(targets, weights))
+        self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":
+        """Trains on these rows, each once, and goes on from there at the next call.
+
+        The scales of inputs and targets, and where the model starts, are those of the first call:
+        let it have some thousand rows. Steps are of `batch_size` rows, at a constant
+        `learning_rate`; `n_samples_seen_`, the rows of all calls, is the N of the bound.
+        """
+        first = self._start_partial_fit()
+        inputs, targets, weights = self._checked(X, y, sample_weight, reset=first)
+        if first:
+            self.target_shape_ = targets.shape[1:]
+        if targets.shape[1:] != self.target_shape_:
+            raise ValueError(f"y has the shape {targets.shape}, rows had {self.target_shape_}.")
+        targets = targets.reshape(len(targets), -1)
+        if first:
+            self._fit_input_scaler(inputs, weights)
+            self._keep_target_scaler(Standardiser.fit(targets, weights))
+        scaled = (self.input_scaler_.transform(inputs), self.target_scaler_.transform(targets))
+        fit_rows_once(self, *scaled, weights)
+        return self
+
+    def _checked(
+        self, X: Any, y: Any, sample_weight: Any, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Inputs, targets and weights, validated."""
+        X, y = self._validated(X, y, multi_output=True, y_numeric=True, **options)
         y = np.asarray(y, dtype=np.float64)
         assert_all_finite(y, input_name="y")  # objects among them were not looked at before
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        self.target_shape_ = y.shape[1:]
-        inputs, targets, weights = merge_duplicates(X, y.reshape(len(y), -1), weights)
-        self._fit_input_scaler(inputs, weights)
-        self.target_scaler_ = Standardiser.fit(targets, weights)
-        mean, scale = self.target_scaler_.mean, self.target_scaler_.scale
-        fits = (scale > 1 / MAX_TARGET_SCALE) & (scale < MAX_TARGET_SCALE)
-        if not (fits & (np.abs(mean) < MAX_TARGET_SCALE**2)).all():
+        return X, y, weights
+
+    def _keep_target_scaler(self, scaler: Standardiser) -> None:
+        fits = (scaler.scale > 1 / MAX_TARGET_SCALE) & (scaler.scale < MAX_TARGET_SCALE)
+        if not (fits & (np.abs(scaler.mean) < MAX_TARGET_SCALE**2)).all():
             raise ValueError(
-                f"y has the mean {mean} and the standard deviation {scale}, too small or too large "
-                "to compute with: rescale y."
+                f"y has the mean {scaler.mean} and the standard deviation {scaler.scale}, too "
+                "small or too large to compute with: rescale y."
             )
-        self._train(inputs, self.target_scaler_.transform(targets), weights)
-        return self
+        self.target_scaler_ = scaler
+
+    def _stream_targets(self) -> NumberTargets:
+        return NumberTargets()
+
+    def _note_stream_targets(self, content: RowsContent) -> tuple[np.ndarray, np.ndarray, None]:
+        """Mean and scale of the targets of a source."""
+        targets = slice(content.num_inputs, None)
+        moments = (content.mean[targets], content.std[targets], content.largest[targets])
+        self.target_shape_ = content.target_shape
+        self._keep_target_scaler(Standardiser.of_moments(*moments))
+        return self.target_scaler_.mean, self.target_scaler_.scale, None
 
     def _likelihood(self) -> tuple[Likelihood, int]:
         num_targets = int(np.prod(self.target_shape_))

@@ -5,23 +5,30 @@ The network is rebuilt from the parameters and its arrays are filled in.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from dvip import __version__
 from dvip.estimators.scaling import Standardiser
 from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS
 from dvip.objectives import DeepModel
-from dvip.persistence import ModelFileError, read_model, write_model
+from dvip.persistence import (
+    MODEL,
+    ModelFileError,
+    arrays_of_tree,
+    read_folder,
+    tree_from_arrays,
+    write_model,
+)
 from dvip.precision import precision
 from dvip.processes import PROCESSES
 
-__all__ = ["restore_estimator", "save_estimator"]
+__all__ = ["encode_attributes", "encode_parameters", "restore_estimator", "save_estimator"]
 
 # Objects that may be parameters, by name; others are the user's own.
 _KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
@@ -33,19 +40,12 @@ def save_estimator(
 ) -> None:
     """Writes a fitted estimator; `table` is how the command line encodes tables for it."""
     arrays: dict[str, np.ndarray] = {}
-    attributes = {
-        name: _encode_attribute(name, value, arrays)
-        for name, value in vars(estimator).items()
-        if name.endswith("_") and not name.startswith("_")
-    }
+    fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
     content = {
         "dvip": __version__,
         "estimator": type(estimator).__name__,
-        "parameters": {
-            name: _encode_parameter(value)
-            for name, value in estimator.get_params(deep=False).items()
-        },
-        "attributes": attributes,
+        "parameters": encode_parameters(estimator),
+        "attributes": encode_attributes(estimator, fitted, arrays),
         "table": table,
     }
     write_model(path, content, arrays)
@@ -58,7 +58,7 @@ def restore_estimator(
 
     `own_objects` gives the parameters that are of the user's own classes, which no file can hold.
     """
-    content, arrays = read_model(path)
+    content, arrays = read_folder(Path(path), MODEL)
     try:
         cls = estimators[content["estimator"]]
         parameters = {
@@ -78,6 +78,13 @@ def restore_estimator(
     return estimator, content.get("table")
 
 
+def encode_parameters(estimator: Any) -> dict[str, Any]:
+    """The parameters of an estimator as JSON can hold them."""
+    return {
+        name: _encode_parameter(value) for name, value in estimator.get_params(deep=False).items()
+    }
+
+
 def _encode_parameter(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -86,7 +93,9 @@ def _encode_parameter(value: Any) -> Any:
     if isinstance(value, eqx.Module):
         name = type(value).__name__
         if KNOWN_OBJECTS.get(name) is not type(value):
-            return {"own_object": name}
+            # How it looks tells it from another of its class.
+            looks = re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(value))
+            return {"own_object": name, "looks": looks}
         options = {
             field.name: _encode_parameter(getattr(value, field.name))
             for field in dataclasses.fields(value)
@@ -119,9 +128,20 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
     return KNOWN_OBJECTS[value["object"]](**options)
 
 
+def encode_attributes(
+    estimator: Any, names: Iterable[str], arrays: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Those of the attributes that the estimator has; their arrays are added to `arrays`."""
+    return {
+        name: _encode_attribute(name, getattr(estimator, name), arrays)
+        for name in names
+        if hasattr(estimator, name)
+    }
+
+
 def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     if isinstance(value, DeepModel):
-        arrays.update({f"{name}{key}": np.asarray(leaf) for key, leaf in _leaves(value)})
+        arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}
     if isinstance(value, Standardiser):
         arrays[f"{name}.mean"], arrays[f"{name}.scale"] = value.mean, value.scale
@@ -155,22 +175,9 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
             raise ModelFileError(f"{name} is of the unknown kind {kind!r}.")
 
 
-def _leaves(model: Any) -> list[tuple[str, Any]]:
-    leaves, _ = jax.tree_util.tree_flatten_with_path(model)
-    return [(jax.tree_util.keystr(path), leaf) for path, leaf in leaves]
-
-
 def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
     inputs = np.zeros((1, estimator.n_features_in_), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
-    leaves = []
-    for key, leaf in _leaves(skeleton):
-        array = arrays[f"model_{key}"]
-        if array.shape != leaf.shape or array.dtype != leaf.dtype:
-            raise ModelFileError(
-                f"model_{key} is {array.dtype}{array.shape}, expected {leaf.dtype}{leaf.shape}."
-            )
-        leaves.append(jax.device_put(array))
-    return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+    return tree_from_arrays("model_", skeleton, arrays)

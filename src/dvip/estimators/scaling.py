@@ -12,6 +12,28 @@ MAX_SCALED = 1e6
 
 
 @dataclass(frozen=True)
+class _Channels:
+    """Columns as channels next to each other, place after place; a channel is one by default."""
+
+    num_columns: int
+    given: int | None
+
+    def _reshaped(self, columns: np.ndarray) -> np.ndarray:
+        return columns.reshape(-1, self.given or self.num_columns)
+
+    def mean(self, columns: np.ndarray) -> np.ndarray:
+        return self._reshaped(columns).mean(axis=0)
+
+    def largest(self, columns: np.ndarray) -> np.ndarray:
+        """The largest magnitude of each channel; one where all is zero."""
+        largest = self._reshaped(columns).max(axis=0)
+        return np.where(largest == 0, 1.0, largest)
+
+    def by_column(self, channels: np.ndarray) -> np.ndarray:
+        return np.tile(channels, self.num_columns // len(channels))
+
+
+@dataclass(frozen=True)
 class Standardiser:
     """z = (value - mean) / scale for each column; what is constant has scale 1."""
 
@@ -30,27 +52,43 @@ class Standardiser:
         Columns that are pixels or times, with the channels next to each other, share those of
         their channel: a pixel that is almost always black would be blown up by its own.
         """
-        num_columns = values.shape[1]
-        num_channels = num_channels or num_columns
-
-        def by_channel(columns: np.ndarray) -> np.ndarray:
-            return columns.reshape(-1, num_channels)
-
-        def by_column(channels: np.ndarray) -> np.ndarray:
-            return np.tile(channels, num_columns // num_channels)
-
         # Dividing by the largest magnitude first keeps the squares of huge values finite.
-        largest = by_channel(np.abs(values).max(axis=0)).max(axis=0)
-        largest[largest == 0] = 1.0
-        reduced = values / by_column(largest)
-        mean = by_channel(np.average(reduced, axis=0, weights=weights)).mean(axis=0)
-        squares = np.average(np.square(reduced - by_column(mean)), axis=0, weights=weights)
-        std = np.sqrt(by_channel(squares).mean(axis=0))
+        channels = _Channels(values.shape[1], num_channels)
+        largest = channels.largest(np.abs(values).max(axis=0))
+        reduced = values / channels.by_column(largest)
+        mean = channels.mean(np.average(reduced, axis=0, weights=weights))
+        differences = np.square(reduced - channels.by_column(mean))
+        squares = channels.mean(np.average(differences, axis=0, weights=weights))
+        return cls._of_reduced(channels, mean, np.sqrt(squares), largest)
+
+    @classmethod
+    def of_moments(
+        cls,
+        mean: Float[np.ndarray, " columns"],
+        std: Float[np.ndarray, " columns"],
+        largest: Float[np.ndarray, " columns"],
+        num_channels: int | None = None,
+    ) -> "Standardiser":
+        """From mean, standard deviation and largest magnitude of each column."""
+        channels = _Channels(len(mean), num_channels)
+        top = channels.largest(largest)
+        mean, std = mean / channels.by_column(top), std / channels.by_column(top)
+        pooled = channels.mean(mean)
+        # The variance of a channel is that within its columns and that between them.
+        squares = np.square(std) + np.square(mean - channels.by_column(pooled))
+        return cls._of_reduced(channels, pooled, np.sqrt(channels.mean(squares)), top)
+
+    @classmethod
+    def _of_reduced(
+        cls, channels: "_Channels", mean: np.ndarray, std: np.ndarray, largest: np.ndarray
+    ) -> "Standardiser":
+        """From the moments of each channel, divided by its largest magnitude."""
         # A constant column may have a standard deviation of a few roundings. One whose standard
         # deviation is too small to divide by is as good as constant.
         scale = std * largest
         constant = (std <= 1e-14) | (scale < np.finfo(float).tiny)
-        return cls(by_column(mean * largest), by_column(np.where(constant, 1.0, scale)))
+        scale = np.where(constant, 1.0, scale)
+        return cls(channels.by_column(mean * largest), channels.by_column(scale))
 
     def transform(self, values: Float[np.ndarray, "rows columns"]) -> np.ndarray:
         """Values to z."""

@@ -5,7 +5,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import log_ndtr
+from jax.scipy.special import erf
 from jaxtyping import Array, Float
 
 from dvip.likelihoods.likelihood import Classification, Moments
@@ -38,11 +38,11 @@ class RobustMax(Classification):
             jnp.sum(jnp.where(chosen, moment, 0), axis=0) for moment in (mean, variance)
         )
         # The floor keeps the ratio finite where a unit's variance has collapsed.
-        inverse_std = jax.lax.rsqrt(jnp.maximum(variance, 1e-10))
+        inverse_std = jax.lax.rsqrt(2 * jnp.maximum(variance, 1e-10))
 
         def others_below(f: Array) -> Array:
-            log_below = log_ndtr((f[:, None] - mean) * inverse_std)
-            return jnp.exp(jnp.sum(jnp.where(chosen, 0, log_below), axis=1))
+            below = 0.5 + 0.5 * erf((f[:, None] - mean) * inverse_std)
+            return jnp.prod(jnp.where(chosen, 1, below), axis=1)
 
         return gaussian_expectation(others_below, own_mean, own_variance)
 

@@ -3,25 +3,46 @@
 from dvip.tables.columns import LeftOut, NumberColumn, Surprises, TextColumn
 from dvip.tables.encoding import TableEncoder
 from dvip.tables.errors import TableError
-from dvip.tables.reading import ROWS_AT_ONCE, num_rows, read_blocks, read_table
-from dvip.tables.targets import choose_task, class_labels, target_numbers, with_targets
+from dvip.tables.reading import (
+    ROWS_AT_ONCE,
+    num_numbers,
+    num_rows,
+    read_blocks,
+    read_table,
+    table_files,
+)
+from dvip.tables.splitting import RowSplit
+from dvip.tables.surveying import TableSurvey, survey_table
+from dvip.tables.targets import (
+    choose_task,
+    class_labels,
+    labels_of_kind,
+    target_numbers,
+    with_targets,
+)
 from dvip.tables.writing import check_folder, check_table_output, table_writer
 
 __all__ = [
     "ROWS_AT_ONCE",
     "LeftOut",
     "NumberColumn",
+    "RowSplit",
     "Surprises",
     "TableEncoder",
     "TableError",
+    "TableSurvey",
     "TextColumn",
     "check_folder",
     "check_table_output",
     "choose_task",
     "class_labels",
+    "labels_of_kind",
+    "num_numbers",
     "num_rows",
     "read_blocks",
     "read_table",
+    "survey_table",
+    "table_files",
     "table_writer",
     "target_numbers",
     "with_targets",

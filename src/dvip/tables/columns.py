@@ -1,28 +1,23 @@
-"""How one column of a table becomes inputs of a model, or why it does not."""
+"""How one column of a table becomes inputs of a model."""
 
-import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from dvip.tables.errors import TableError, quoted, row_number
-from dvip.tables.parsing import holds_dates, missing_cells, parse_numbers, parse_texts
+from dvip.tables.errors import TableError, quoted, row_name
+from dvip.tables.parsing import missing_cells, parse_numbers, parse_texts
 
-__all__ = ["Column", "LeftOut", "NumberColumn", "Surprises", "TextColumn", "choose_column"]
-
-# Distinct texts up to which a column is a set of categories. Each becomes an input; a column with
-# more is nearly always a name, an identifier or free text.
-MAX_CATEGORIES = 20
-# A text column with at least this share of numbers is probably meant to be one.
-MOSTLY = 0.8
-
-# Cells of a text column; what else a file can hold, such as lists, is no category.
-TEXT_LIKE = (str, bool, int, float, np.generic)
-
-# Empty headers, as pandas names them, and the row labels that it writes to Parquet.
-NAMELESS = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
+__all__ = [
+    "Column",
+    "LeftOut",
+    "NumberColumn",
+    "Surprises",
+    "TextColumn",
+    "column_from_json",
+    "column_to_json",
+]
 
 
 @dataclass
@@ -77,16 +72,18 @@ class NumberColumn:
         if numbers.unreadable.any():
             position = int(numbers.unreadable.argmax())
             raise TableError(
-                f"Column {self.name!r} should hold numbers, but row "
-                f"{row_number(column, position)} has {column.iloc[position]!r}."
+                f"Column {self.name!r} should hold numbers, but "
+                f"{row_name(column, position)} has {column.iloc[position]!r}."
             )
         values = numbers.values
-        _check_finite(self.name, column, values)
+        infinite = np.isinf(values)
+        if infinite.any():
+            raise infinite_cell(self.name, row_name(column, int(infinite.argmax())))
         gaps = np.isnan(values)
         if self.fill is None and gaps.any():
             raise TableError(
-                f"Column {self.name!r} has a gap in row "
-                f"{row_number(column, int(gaps.argmax()))}, and the model does not say how "
+                f"Column {self.name!r} has a gap in "
+                f"{row_name(column, int(gaps.argmax()))}, and the model does not say how "
                 "to fill it: fill it, or remove the row."
             )
         if not self.had_gaps:
@@ -150,61 +147,6 @@ def column_from_json(content: dict[str, Any]) -> Column:
             raise TableError(f"A column is of the unknown kind {kind!r}.")
 
 
-def choose_column(name: str, column: pd.Series) -> Column | LeftOut:
-    """What to do with a column of a training table."""
-    missing = missing_cells(column)
-    if NAMELESS.fullmatch(name):
-        return LeftOut(name, "has no name, probably row labels")
-    if missing.all():
-        return LeftOut(name, "is empty")
-    if holds_dates(column):
-        return LeftOut(name, "holds dates or times")
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        numbers = parse_numbers(column)
-        if not numbers.unreadable.any():
-            return _number_column(name, column, numbers.values)
-    return _text_column(name, column, missing)
-
-
-def _number_column(name: str, column: pd.Series, values: np.ndarray) -> Column | LeftOut:
-    _check_finite(name, column, values)
-    present = np.sort(values[~np.isnan(values)])
-    had_gaps = len(present) < len(values)
-    if present[0] == present[-1] and not had_gaps:
-        return LeftOut(name, "has the same value in every row")
-    # The lower of two middle values: a number that occurs, and no sum that could overflow.
-    return NumberColumn(name, float(present[(len(present) - 1) // 2]), had_gaps)
-
-
-def _text_column(name: str, column: pd.Series, missing: np.ndarray) -> Column | LeftOut:
-    cells = column.to_numpy(dtype=object)[~missing]
-    strange = {type(cell).__name__ for cell in cells if not isinstance(cell, TEXT_LIKE)}
-    if strange:
-        return LeftOut(name, f"holds values of type {', '.join(sorted(strange))}")
-    texts = parse_texts(column)[~missing]
-    categories = sorted(set(texts))
-    if len(categories) == 1 and not missing.any():
-        return LeftOut(name, "has the same value in every row")
-    if len(categories) > MAX_CATEGORIES:
-        return LeftOut(name, _too_many(column, len(categories)))
-    if len(categories) == len(texts) > 1:
-        return LeftOut(name, "is text that differs in every row")
-    return TextColumn(name, tuple(categories), bool(missing.any()))
-
-
-def _too_many(column: pd.Series, count: int) -> str:
-    unreadable = parse_numbers(column).unreadable
-    if unreadable.mean() < 1 - MOSTLY:
-        position = int(unreadable.argmax())
-        row = row_number(column, position)
-        return f"is mostly numbers, but row {row} has {column.iloc[position]!r}"
-    return f"is text with {count:,} different values, more than {MAX_CATEGORIES}"
-
-
-def _check_finite(name: str, column: pd.Series, values: np.ndarray) -> None:
-    infinite = np.isinf(values)
-    if infinite.any():
-        row = row_number(column, int(infinite.argmax()))
-        raise TableError(
-            f"Column {name!r} is infinite in row {row}: correct it, or leave the cell empty."
-        )
+def infinite_cell(name: str, row: str) -> TableError:
+    """The error for a number that is infinite."""
+    return TableError(f"Column {name!r} is infinite in {row}: correct it, or leave the cell empty.")

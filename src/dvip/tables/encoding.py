@@ -1,19 +1,19 @@
 """The inputs of a model from the columns of a table: fitted once, stored with the model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dvip.tables.choosing import choose_column
 from dvip.tables.columns import (
     Column,
     LeftOut,
     NumberColumn,
     Surprises,
     TextColumn,
-    choose_column,
     column_from_json,
     column_to_json,
 )
@@ -40,22 +40,22 @@ class TableEncoder:
         """Decides on every column of a training table but the targets and those to drop."""
         targets, drop = tuple(targets), tuple(drop)
         check_present([*targets, *drop], list(frame.columns))
-        used: list[Column] = []
-        left_out: list[LeftOut] = []
-        for name in frame.columns:
-            if name in targets or name in drop:
-                continue
-            chosen = choose_column(name, frame[name])
-            if isinstance(chosen, LeftOut):
-                left_out.append(chosen)
-            else:
-                used.append(chosen)
+        names = [name for name in frame.columns if name not in targets and name not in drop]
+        return cls.of_choices([choose_column(name, frame[name]) for name in names], targets)
+
+    @classmethod
+    def of_choices(
+        cls, choices: Sequence[Column | LeftOut], targets: Iterable[str] = ()
+    ) -> "TableEncoder":
+        """From what was decided on each column."""
+        used = [column for column in choices if not isinstance(column, LeftOut)]
+        left_out = [column for column in choices if isinstance(column, LeftOut)]
         if not used:
             reasons = [f"{column.name!r} {column.reason}" for column in left_out[:MAX_REASONS]]
             raise TableError(
                 f"The table has no column to predict from: {'; '.join(reasons) or 'none is left'}."
             )
-        return cls(tuple(used), targets, tuple(left_out))
+        return cls(tuple(used), tuple(targets), tuple(left_out))
 
     @classmethod
     def of_numbers(cls, names: Iterable[str], targets: Iterable[str] = ()) -> "TableEncoder":
@@ -79,7 +79,8 @@ class TableEncoder:
         there = set(frame.columns)
         missing = [column.name for column in self.columns if column.name not in there]
         if missing:
-            raise TableError(f"The table lacks columns that the model needs: {quoted(missing)}.")
+            table = frame.attrs.get("file", "The table")
+            raise TableError(f"{table} lacks columns that the model needs: {quoted(missing)}.")
         return np.hstack([column.encode(frame[column.name], surprises) for column in self.columns])
 
     def to_json(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-__all__ = ["TableError", "check_present", "quoted", "row_number"]
+__all__ = ["TableError", "check_present", "quoted", "row_name"]
 
 # Names that a message lists before it says how many more there are.
 MAX_LISTED = 8
@@ -23,10 +23,15 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(listed[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
-def row_number(column: pd.Series, position: int) -> int:
-    """The row in the user's file, counted from 1: row labels count from 0 across blocks."""
+def row_name(column: pd.Series, position: int) -> str:
+    """The row as the user would look it up: counted from 1, with the file where it is known.
+
+    Row labels count the rows of a file from 0; readers note the file in `attrs`.
+    """
     label = column.index[position]
-    return (label if isinstance(label, int | np.integer) else position) + 1
+    number = (label if isinstance(label, int | np.integer) else position) + 1
+    file = column.attrs.get("file")
+    return f"row {number}" if file is None else f"row {number} of {file}"
 
 
 def check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:

@@ -10,7 +10,15 @@ import numpy as np
 import pandas as pd
 from pandas.api import types
 
-__all__ = ["Numbers", "holds_dates", "missing_cells", "parse_numbers", "parse_texts", "text_of"]
+__all__ = [
+    "Numbers",
+    "holds_dates",
+    "is_number_type",
+    "missing_cells",
+    "parse_numbers",
+    "parse_texts",
+    "text_of",
+]
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 # No leading zero: "0,123" is more likely a decimal comma than the number 123.
@@ -38,7 +46,7 @@ def text_of(value: Any) -> str:
 def missing_cells(column: pd.Series) -> np.ndarray:
     """Where a cell is missing: nothing there, or blank text."""
     missing = column.isna().to_numpy(dtype=bool)
-    if _is_number_type(column) or types.is_datetime64_any_dtype(column.dtype):
+    if is_number_type(column) or types.is_datetime64_any_dtype(column.dtype):
         return missing
     blank = [isinstance(cell, str) and not cell.strip() for cell in column.to_numpy(dtype=object)]
     return missing | np.array(blank, dtype=bool)
@@ -46,7 +54,7 @@ def missing_cells(column: pd.Series) -> np.ndarray:
 
 def parse_numbers(column: pd.Series) -> Numbers:
     """Numbers, truth values and text that looks like a number, as floats."""
-    if _is_number_type(column):
+    if is_number_type(column):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return Numbers(values, np.zeros(len(values), dtype=bool))
     missing = missing_cells(column)
@@ -70,7 +78,7 @@ def holds_dates(column: pd.Series) -> bool:
     dtype = column.dtype
     if types.is_datetime64_any_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return True
-    if _is_number_type(column):
+    if is_number_type(column):
         return False
     moments = (datetime.date, datetime.time, datetime.timedelta, pd.Period)
     cells = column.to_numpy(dtype=object)[~missing_cells(column)]
@@ -80,7 +88,8 @@ def holds_dates(column: pd.Series) -> bool:
     )
 
 
-def _is_number_type(column: pd.Series) -> bool:
+def is_number_type(column: pd.Series) -> bool:
+    """Whether a column is of a type of numbers or truth values, so that no cell can be text."""
     dtype = column.dtype
     return types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype)
 

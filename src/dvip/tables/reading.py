@@ -1,13 +1,14 @@
-"""Tables from CSV and Parquet files, whole or in blocks of rows.
+"""Tables from CSV and Parquet files and folders of Parquet files, whole or in blocks of rows.
 
-The row labels of what is read count the rows of the file from 0, in every block.
+The row labels of a block count the rows of its file from 0, and `attrs["file"]` names the file, for
+messages.
 """
 
 import gzip
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -18,7 +19,17 @@ import pyarrow.parquet as pq
 
 from dvip.tables.errors import TableError, quoted
 
-__all__ = ["ROWS_AT_ONCE", "is_parquet", "num_rows", "read_blocks", "read_table", "separator"]
+__all__ = [
+    "ROWS_AT_ONCE",
+    "is_parquet",
+    "num_numbers",
+    "num_rows",
+    "read_blocks",
+    "read_table",
+    "readable",
+    "separator",
+    "table_files",
+]
 
 # Rows of a block: with 100 samples for each, a predictive distribution takes tens of megabytes.
 ROWS_AT_ONCE = 20_000
@@ -26,6 +37,11 @@ ROWS_AT_ONCE = 20_000
 TEXT_TYPES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
 PARQUET_TYPES = (".parquet", ".pq")
 TABLE_TYPES = (*TEXT_TYPES, *PARQUET_TYPES)
+
+# Bytes that are read at once of each column of a Parquet file.
+READ_BUFFER = 2**16
+# Bytes of a text file for each of its cells, roughly, and how much smaller it is when compressed.
+BYTES_OF_A_CELL, COMPRESSION = 8, 4
 
 # Characters in which the separator is looked for.
 MAX_FIRST_LINE = 1_000_000
@@ -37,60 +53,121 @@ GAP_SIGNS = ("?",)
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is Parquet rather than CSV, by its name; an error if it is neither."""
+    """Whether a table is Parquet rather than CSV, by its name; an error if it is neither."""
     name = path.name.lower()
+    if path.is_dir():
+        return True
     if not name.endswith(TABLE_TYPES):
         raise TableError(f"{path} is of an unknown type: its name must end in {_either()}.")
     return name.endswith(PARQUET_TYPES)
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """The whole table."""
+def table_files(path: str | Path) -> list[Path]:
+    """The files of a table: itself, or what a folder and its folders hold of Parquet, by name.
+
+    Names that begin with a dot or an underscore are notes of the programs that wrote the folder.
+    """
     path = Path(path)
-    with _readable(path):
-        if is_parquet(path):
-            with pq.ParquetFile(path) as file:
-                _check_names(path, file.schema_arrow.names)
-                frame = file.read().to_pandas(ignore_metadata=True)
-        else:
-            with _open_text(path) as file:
-                frame = _parse_text(path, file)
+    if not path.is_dir():
+        return [path]
+    files = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.name.lower().endswith(PARQUET_TYPES)
+        and not any(part.startswith((".", "_")) for part in file.relative_to(path).parts)
+    ]
+    if not files:
+        raise TableError(f"{path} is a folder without Parquet files.")
+    return files
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """The whole table. Of a folder, the rows are counted over all files."""
+    path = Path(path)
+    frames = []
+    for file in table_files(path):
+        with readable(file):
+            frames.append(_read_file(file))
+    frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if frame.empty:
         raise TableError(f"{path} has no rows.")
+    frame.attrs["file"] = path.name
     return frame
 
 
+def _read_file(path: Path) -> pd.DataFrame:
+    if is_parquet(path):
+        with _open_parquet(path) as file:
+            return file.read().to_pandas(ignore_metadata=True)
+    with _open_text(path) as file:
+        return _parse_text(path, file)
+
+
 def read_blocks(
-    path: str | Path, text_columns: tuple[str, ...] = (), rows: int = ROWS_AT_ONCE
+    path: str | Path,
+    text_columns: tuple[str, ...] = (),
+    rows: int = ROWS_AT_ONCE,
+    *,
+    columns: Collection[str] | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """The table in blocks of at most `rows` rows.
+    """The table in blocks of at most `rows` rows of one file; of `columns` those that it has.
 
     A CSV file does not say what its columns are. Those in `text_columns` are read as the text that
     is there, so that "1.0" stays "1.0" in a block that happens to hold numbers only.
     """
-    path = Path(path)
-    parquet = is_parquet(path)
-    blocks = _parquet_blocks(path, rows) if parquet else _text_blocks(path, text_columns, rows)
+    empty = True
+    for file in table_files(path):
+        for block in _blocks_of_file(file, text_columns, rows, columns):
+            empty = False
+            yield block
+    if empty:
+        raise TableError(f"{path} has no rows.")
+
+
+def _blocks_of_file(
+    path: Path, text_columns: tuple[str, ...], rows: int, columns: Collection[str] | None
+) -> Generator[pd.DataFrame, None, None]:
+    if is_parquet(path):
+        blocks = _parquet_blocks(path, rows, columns)
+    else:
+        blocks = _text_blocks(path, text_columns, rows, columns)
     start = 0
     with closing(blocks):
         while True:
-            with _readable(path):
+            with readable(path):
                 block = next(blocks, None)
             if block is None:
                 break
             block.index = pd.RangeIndex(start, start + len(block))
+            block.attrs["file"] = path.name
             start += len(block)
             if len(block):
                 yield block
-    if start == 0:
-        raise TableError(f"{path} has no rows.")
 
 
 def num_rows(path: str | Path) -> int | None:
-    """How many rows a table has, where the file says so."""
-    path = Path(path)
-    with _readable(path):
-        return pq.read_metadata(path).num_rows if is_parquet(path) else None
+    """How many rows a table has, where its files say so."""
+    total = 0
+    for file in table_files(path):
+        with readable(file):
+            if not is_parquet(file):
+                return None
+            total += pq.read_metadata(file).num_rows
+    return total
+
+
+def num_numbers(path: str | Path) -> int:
+    """About how many cells a table has: Parquet says it, of text it is guessed from the size."""
+    total = 0
+    for file in table_files(path):
+        with readable(file):
+            if is_parquet(file):
+                metadata = pq.read_metadata(file)
+                total += metadata.num_rows * metadata.num_columns
+            else:
+                compression = COMPRESSION if file.suffix.lower() == ".gz" else 1
+                total += file.stat().st_size * compression // BYTES_OF_A_CELL
+    return total
 
 
 def _either() -> str:
@@ -103,10 +180,21 @@ def _check_names(path: Path, names: list[str]) -> None:
         raise TableError(f"{path} has several columns named {quoted(repeated)}: rename them.")
 
 
-def _parquet_blocks(path: Path, rows: int) -> Generator[pd.DataFrame, None, None]:
-    with pq.ParquetFile(path) as file:
-        _check_names(path, file.schema_arrow.names)
-        for batch in file.iter_batches(batch_size=rows):
+def _open_parquet(path: Path) -> pq.ParquetFile:
+    # `pre_buffer` would keep all that it has read until the file is closed; with a buffer, a block
+    # is read where it is needed and not the whole row group before it.
+    file = pq.ParquetFile(path, pre_buffer=False, buffer_size=READ_BUFFER)
+    _check_names(path, file.schema_arrow.names)
+    return file
+
+
+def _parquet_blocks(
+    path: Path, rows: int, columns: Collection[str] | None
+) -> Generator[pd.DataFrame, None, None]:
+    with _open_parquet(path) as file:
+        names = file.schema_arrow.names
+        read = names if columns is None else [name for name in names if name in columns]
+        for batch in file.iter_batches(batch_size=rows, columns=read):
             yield batch.to_pandas(ignore_metadata=True)
 
 
@@ -158,14 +246,17 @@ def _parse_text(
 
 
 def _text_blocks(
-    path: Path, text_columns: tuple[str, ...], rows: int
+    path: Path, text_columns: tuple[str, ...], rows: int, columns: Collection[str] | None
 ) -> Generator[pd.DataFrame, None, None]:
-    with _open_text(path) as file, _parse_text(path, file, text_columns, chunksize=rows) as blocks:
+    options: dict[str, Any] = {"chunksize": rows}
+    if columns is not None:
+        options["usecols"] = lambda name: name in columns
+    with _open_text(path) as file, _parse_text(path, file, text_columns, **options) as blocks:
         yield from blocks
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def readable(path: Path) -> Iterator[None]:
     """Whatever goes wrong with a file is one `TableError`."""
     try:
         with warnings.catch_warnings():

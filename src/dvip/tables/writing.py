@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dvip.files import why_not_writable
 from dvip.tables.errors import TableError
 from dvip.tables.reading import is_parquet, separator
 
@@ -23,14 +23,9 @@ __all__ = ["check_folder", "check_table_output", "table_writer"]
 
 def check_folder(folder: Path) -> None:
     """Raises a `TableError` unless files can be written in `folder`, which need not exist yet."""
-    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
-    try:
-        # Asking for permissions is not enough: the file system itself may be read-only.
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise TableError(f"Nothing can be written in {existing}: {reason}.") from None
+    reason = why_not_writable(folder)
+    if reason is not None:
+        raise TableError(reason)
 
 
 def check_table_output(path: Path, *inputs: Path) -> None:
@@ -40,6 +35,8 @@ def check_table_output(path: Path, *inputs: Path) -> None:
         raise TableError(f"{path} is a folder: give the name of a file.")
     if any(path.exists() and given.exists() and path.samefile(given) for given in inputs):
         raise TableError(f"{path} is the table that is read: choose another name.")
+    if any(given.is_dir() and given.resolve() in path.resolve().parents for given in inputs):
+        raise TableError(f"{path} is in the folder that is read: choose another folder.")
     check_folder(path.parent)
 
 

@@ -3,24 +3,48 @@
 The order is a function of the seed and the position alone, so that a run can continue anywhere.
 """
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from dvip.objectives import Batch
 
-__all__ = ["ArrayData", "shuffled_rows"]
+__all__ = ["ALL", "ArrayData", "Share", "shuffled_rows"]
 
 
-def shuffled_rows(num_rows: int, seed: int, start: int, count: int) -> Int[np.ndarray, " count"]:
+class Share(NamedTuple):
+    """One of several equal parts of every batch: that of one of several processes."""
+
+    part: int
+    parts: int
+
+
+ALL = Share(0, 1)
+
+
+def epoch_order(num_rows: int, seed: int, epoch: int) -> Int[np.ndarray, " rows"]:
+    """All rows in the order of an epoch."""
+    return np.random.default_rng((seed, epoch)).permutation(num_rows)
+
+
+def shuffled_rows(
+    num_rows: int,
+    seed: int,
+    start: int,
+    count: int,
+    order: Callable[[int, int, int], np.ndarray] = epoch_order,
+) -> Int[np.ndarray, " count"]:
     """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
     first, last = start // num_rows, (start + count - 1) // num_rows
-    epochs = [
-        np.random.default_rng((seed, epoch)).permutation(num_rows)
-        for epoch in range(first, last + 1)
-    ]
+    epochs = [order(num_rows, seed, epoch) for epoch in range(first, last + 1)]
     offset = start - first * num_rows
+    if len(epochs) == 1:
+        return epochs[0][offset : offset + count]
     return np.concatenate(epochs)[offset : offset + count]
 
 
@@ -31,6 +55,10 @@ class ArrayData:
     inputs: Float[np.ndarray, "rows inputs"]
     targets: Float[np.ndarray, "rows outputs"]
     weights: Float[np.ndarray, " rows"]
+    # Remembers the current epoch: the order of many rows takes longer than their steps.
+    order: Callable[[int, int, int], np.ndarray] = field(
+        default_factory=lambda: lru_cache(2)(epoch_order), repr=False, compare=False
+    )
 
     @property
     def num_rows(self) -> int:
@@ -42,8 +70,19 @@ class ArrayData:
         """How many numbers a row has, inputs, targets and weight together."""
         return self.inputs.shape[1] + self.targets.shape[1] + 1
 
-    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
+    def fingerprint(self) -> str:
+        """Other rows have another one, also in another order."""
+        digest = hashlib.sha256()
+        for array in (self.inputs, self.targets, self.weights):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+    ) -> Batch:
         """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
-        rows = shuffled_rows(self.num_rows, seed, step * batch_size, num_steps * batch_size)
-        rows = rows.reshape(num_steps, batch_size)
+        start, count = step * batch_size, num_steps * batch_size
+        rows = shuffled_rows(self.num_rows, seed, start, count, self.order)
+        rows = rows.reshape(num_steps, share.parts, -1)[:, share.part]
         return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])

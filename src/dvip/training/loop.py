@@ -4,24 +4,26 @@ The compiled program sees batches, never the data set, so that its shape does no
 number of rows: cross-validation folds share one compilation.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from dvip.compilation import small_program_options
 from dvip.keys import random_key
-from dvip.network import SampleNoise
-from dvip.objectives import Batch, DeepModel, training_loss
+from dvip.objectives import Batch, DeepModel
 from dvip.parameters import combine, split_trainable
+from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
+from dvip.training.batches import ALL, Share
+from dvip.training.checkpoints import Checkpoint, CheckpointFolder
+from dvip.training.interruption import HeldBackSignals
+from dvip.training.placement import Placement, placement
+from dvip.training.reading_ahead import read_ahead
+from dvip.training.step import Piece, Progress, State, compiled_advance, start
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 
@@ -30,6 +32,9 @@ __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 # than so many numbers.
 MAX_STEPS_AT_ONCE = 200
 MAX_NUMBERS_AT_ONCE = 2**23
+
+# Those that are held back until a checkpoint is written.
+STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,13 @@ class Data(Protocol):
     def num_columns(self) -> int:
         """How many numbers a row has, inputs, targets and weight together."""
 
-    def batches(self, seed: int, step: int, num_steps: int, batch_size: int) -> Batch:
-        """The batches of `num_steps` steps from `step` on."""
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+    ) -> Batch:
+        """The batches of `num_steps` steps from `step` on, or one process's share of each."""
+
+    def fingerprint(self) -> str:
+        """Other rows have another one; checkpoints are of one fingerprint."""
 
 
 @dataclass(frozen=True)
@@ -84,28 +94,6 @@ class TrainingDiverged(RuntimeError):
         self.result = result
 
 
-class State(NamedTuple):
-    """All that changes from step to step. `step` stands still once a bound was not finite."""
-
-    parameters: DeepModel
-    # Those of the last finite bound, as one vector: a step may lead where there is none.
-    last_finite: Float[Array, " parameters"]
-    optimiser: Any
-    step: Int[Array, ""]
-    finite: Bool[Array, ""]
-
-
-class Piece(NamedTuple):
-    """What a compiled call needs besides the state: the fixed part of the model and the data."""
-
-    fixed: DeepModel
-    batches: Batch
-    learning_rates: Float[Array, " steps"]
-    kl_weights: Float[Array, " steps"]
-    key: PRNGKeyArray
-    num_data: Float[Array, ""]
-
-
 def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
     """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
     progress = np.minimum(steps / max_iter, 1.0)
@@ -117,68 +105,6 @@ def linear_warm_up(share: float, max_iter: int, steps: np.ndarray) -> np.ndarray
     return np.ones(len(steps)) if share == 0 else np.minimum(steps / (share * max_iter), 1.0)
 
 
-@eqx.filter_jit
-def _start(parameters: DeepModel) -> State:
-    """Before the first step. Its arrays are the loop's own: the caller's model stays as it is."""
-    flat, unravel = ravel_pytree(parameters)
-    optimiser = optax.scale_by_adam().init(flat)
-    return State(unravel(flat), flat, optimiser, jnp.array(0), jnp.array(True))
-
-
-def _advance(
-    piece: Piece, state: State, alpha: float, num_samples: int
-) -> tuple[State, Float[Array, " steps"]]:
-    """One step for each batch of the piece. All parameters are one vector for the optimiser."""
-    adam = optax.scale_by_adam()
-    parameters, unravel = ravel_pytree(state.parameters)
-    # Drawn for all steps at once: the generator has a cost a call that is as large as a layer's.
-    network = combine(state.parameters, piece.fixed).network
-    num_steps, num_rows = piece.batches.inputs.shape[:2]
-    noises = network.draw_sample_noise(
-        jax.random.fold_in(piece.key, state.step), num_steps * num_samples, num_rows
-    ).split(num_steps)
-
-    def loss(
-        parameters: Float[Array, " parameters"],
-        batch: Batch,
-        noise: SampleNoise,
-        key: PRNGKeyArray,
-        kl_weight: Float[Array, ""],
-    ) -> tuple[Array, Array]:
-        model = combine(unravel(parameters), piece.fixed)
-        settings = {"num_data": piece.num_data, "alpha": alpha, "kl_weight": kl_weight}
-        return training_loss(model, batch, noise, key, **settings)
-
-    def step(carry: tuple, xs: tuple[Batch, SampleNoise, Array, Array]) -> tuple[tuple, Array]:
-        parameters, last_finite, optimiser, count, finite = carry
-        batch, noise, learning_rate, kl_weight = xs
-        key = jax.random.fold_in(piece.key, count)
-        (_, value), gradient = jax.value_and_grad(loss, has_aux=True)(
-            parameters, batch, noise, key, kl_weight
-        )
-        updates, new_optimiser = adam.update(gradient, optimiser)
-        finite = finite & jnp.isfinite(value + jnp.sum(gradient))
-        new = (parameters - learning_rate * updates, parameters, new_optimiser, count + 1)
-        old = (parameters, last_finite, optimiser, count)
-        kept = jax.tree.map(lambda new, old: jnp.where(finite, new, old), new, old)
-        return (*kept, finite), value
-
-    carry = (parameters, *state[1:])
-    xs = (piece.batches, noises, piece.learning_rates, piece.kl_weights)
-    carry, bounds = jax.lax.scan(step, carry, xs)
-    return State(unravel(carry[0]), *carry[1:]), bounds
-
-
-@cache
-def _compiled_advance() -> Callable:
-    """`_advance`, compiled for the machine that JAX computes on; the state is donated."""
-    options = small_program_options(jax.default_backend())
-    # (The annotations of filter_jit lack the options of jax.jit.)
-    return eqx.filter_jit(  # type: ignore[call-overload]
-        _advance, donate="all-except-first", compiler_options=options
-    )
-
-
 def _steps_at_once(
     model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings
 ) -> int:
@@ -188,55 +114,134 @@ def _steps_at_once(
     return max(1, min(MAX_STEPS_AT_ONCE, steps))
 
 
+def _begin(
+    place: Placement,
+    state: State,
+    fixed: DeepModel,
+    checkpoints: CheckpointFolder | None,
+    training: Mapping[str, Any],
+) -> tuple[State, DeepModel, list[float]]:
+    """The state, the fixed part of the model and the bounds so far: new ones or a checkpoint's."""
+    bounds = np.zeros(0)
+    if checkpoints is not None:
+        checkpoints.check(training)
+        if checkpoints.resumed is not None:
+            state, fixed, bounds = _restored(checkpoints.resumed, state, fixed)
+    # Only the first process reads checkpoints; the others first need to know how long they are.
+    num_bounds = int(place.of_first_process(np.int32(len(bounds))))
+    bounds = np.resize(bounds, num_bounds).astype(state.last_finite.dtype)
+    state, fixed, bounds = place.of_first_process((state, fixed, bounds))
+    return *place.everywhere((state, fixed)), np.asarray(bounds).tolist()
+
+
+def _restored(
+    checkpoint: Checkpoint, state: State, fixed: DeepModel
+) -> tuple[State, DeepModel, np.ndarray]:
+    """The state, the fixed part of the model and the bounds of a checkpoint."""
+    try:
+        state = tree_from_arrays("state", state, checkpoint.arrays)
+        fixed = tree_from_arrays("fixed", fixed, checkpoint.arrays)
+        bounds = checkpoint.arrays["bounds"]
+        if int(state.step) != checkpoint.training["steps_at_once"] * len(bounds):
+            raise ValueError(f"{len(bounds)} bounds, {int(state.step)} steps.")
+    except (KeyError, ValueError) as error:
+        raise CheckpointError(
+            f"The checkpoint of step {checkpoint.step:,} is of another model: {error}"
+        ) from error
+    return state, fixed, bounds
+
+
 def train(
     model: DeepModel,
     data: Data,
     settings: TrainingSettings,
     on_progress: Callable[[int, float], None] = lambda steps, bound: None,
+    checkpoints: CheckpointFolder | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> TrainingResult:
-    """Maximises the bound. `on_progress` hears the steps done and the latest bound."""
+    """Maximises the bound. `on_progress` hears the steps done and the latest bound.
+
+    With `checkpoints` it goes on from the latest of them, and Ctrl-C and SIGTERM take effect once
+    one more is written. `identity` says which model on which data: only checkpoints of the same
+    identity, settings and shapes are used.
+    """
     parameters, fixed = split_trainable(model)
-    state, advance = _start(parameters), _compiled_advance()
-    dtype = state.last_finite.dtype
+    place = placement()
     batch_size = min(settings.batch_size, data.num_rows)
+    place.check_batch_size(batch_size)
     num_pieces = -(-settings.max_iter // _steps_at_once(model, data, batch_size, settings))
     # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
     # has a learning rate of zero.
     num_steps = -(-settings.max_iter // num_pieces)
-    key = random_key(settings.seed, impl="rbg")
-    history: list[float] = []
+    training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
+    state, fixed, history = _begin(place, start(parameters), fixed, checkpoints, training)
+    advance, dtype = compiled_advance(place), state.last_finite.dtype
+    key = place.everywhere(random_key(settings.seed, impl="rbg"))
+    num_data = place.everywhere(np.asarray(data.num_rows, dtype))
+    if history:
+        on_progress(min(len(history) * num_steps, settings.max_iter), history[-1])
 
     def result(parameters: DeepModel) -> TrainingResult:
-        return TrainingResult(combine(parameters, fixed), np.array(history), num_steps)
+        model = place.here(combine(parameters, fixed))
+        return TrainingResult(model, np.array(history), num_steps)
 
-    def record(bounds: Float[Array, " steps"], steps: int) -> None:
+    def record(progress: Progress, steps: int) -> None:
         """Waits for a piece; called when the next is already under way."""
-        history.append(float(np.mean(np.asarray(bounds))))
+        history.append(float(np.mean(np.asarray(progress.bounds))))
         on_progress(min(steps, settings.max_iter), history[-1])
 
-    pending: tuple[Array, int] | None = None
-    for piece_index in range(num_pieces):
-        first = piece_index * num_steps
-        steps = np.arange(first, first + num_steps)
-        rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
-        kl_weights = linear_warm_up(settings.kl_warm_up, settings.max_iter, steps)
-        piece = Piece(
-            fixed,
-            data.batches(settings.seed, first, num_steps, batch_size),
-            jax.device_put(rates.astype(dtype)),
-            jax.device_put(kl_weights.astype(dtype)),
-            key,
-            jax.device_put(np.asarray(data.num_rows, dtype)),
-        )
-        state, bounds = advance(piece, state, settings.alpha, settings.num_samples)
-        if pending is not None:
-            record(*pending)
-            if not np.isfinite(history[-1]):
+    def checkpoint(steps: int) -> Checkpoint:
+        arrays = {**arrays_of_tree("state", state), **arrays_of_tree("fixed", fixed)}
+        arrays["bounds"] = np.array(history)
+        return Checkpoint(min(steps, settings.max_iter), training, arrays)
+
+    def read(first: int) -> Batch:
+        return data.batches(settings.seed, first, num_steps, batch_size, place.share)
+
+    pending: tuple[Progress, int] | None = None
+    told: Array | None = None
+    held_back = STOPPING_SIGNALS if checkpoints is not None or place.num_parts > 1 else ()
+    firsts = range(len(history) * num_steps, num_pieces * num_steps, num_steps)
+    with (
+        place.noticing_lost_processes(),
+        HeldBackSignals(*held_back) as signals,
+        closing(read_ahead(read, firsts)) as pieces,
+    ):
+        for first, batches in zip(firsts, pieces, strict=True):
+            steps = np.arange(first, first + num_steps)
+            rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
+            kl_weights = linear_warm_up(settings.kl_warm_up, settings.max_iter, steps)
+            piece = Piece(
+                fixed,
+                place.batches(batches),
+                place.everywhere(rates.astype(dtype)),
+                place.everywhere(kl_weights.astype(dtype)),
+                key,
+                num_data,
+                place.stop_flags(signals.noted is not None),
+            )
+            state, progress = advance(piece, state, settings.alpha, settings.num_samples)
+            if pending is not None:
+                record(*pending)
+            if history and not np.isfinite(history[-1]):
                 break
-        pending = (bounds, first + num_steps)
-    else:
-        assert pending is not None  # max_iter is at least 1
-        record(*pending)
+            # Several processes stop where all know of it: what one wants is told a piece later.
+            stops = place.stops(told, signals.noted is not None)
+            told = progress.stop
+            pending = (progress, first + num_steps)
+            ends = first == firsts[-1]
+            if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
+                record(*pending)
+                pending = None
+                # Not a number: all processes end in the next turn.
+                if checkpoints is not None and np.isfinite(history[-1]):
+                    checkpoints.write(checkpoint(first + num_steps))
+                if stops:
+                    signals.deliver()
+                    place.stopped()
+        else:
+            if pending is not None:
+                record(*pending)
     if not bool(state.finite):
         unravel = ravel_pytree(parameters)[1]
         raise TrainingDiverged(int(state.step), result(unravel(state.last_finite)))

@@ -1,4 +1,4 @@
-"""A progress bar with the current bound and steps a second, on a terminal only."""
+"""Progress bars, on a terminal only: of training, and of rows that are read or predicted."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["progress_bar"]
+__all__ = ["progress_bar", "row_counter"]
 
 
 @contextmanager
@@ -30,3 +30,20 @@ def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float
             bar.update(task, completed=steps, bound=bound, rate=rate)
 
         yield report
+
+
+@contextmanager
+def row_counter(
+    total: int | None, what: str, *, shown: bool = True
+) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told of rows done; silent unless `shown` and on a terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn(what),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} rows"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda rows: bar.advance(task, rows)

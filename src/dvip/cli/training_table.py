@@ -1,0 +1,59 @@
+"""A table to train on, in memory or streamed: what `dvip fit` needs of either."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import typer
+
+from dvip.tables import TableEncoder, TableError
+
+__all__ = ["TrainingTable", "check_split", "tell_dropped", "tell_task"]
+
+# Classes that are listed one by one.
+MAX_LISTED = 10
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """The task, the encoding, what to fit to, and what to test on."""
+
+    task: str
+    encoder: TableEncoder
+    # Arguments of the estimator's `fit`: inputs and targets, or a source.
+    fit_to: tuple[Any, ...]
+    num_training: int
+    num_test: int
+    # Gives the inputs and targets of the rows that were split off, block by block.
+    test_blocks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
+
+
+def tell_dropped(num_dropped: int, targets: Iterable[str]) -> None:
+    """That rows without a target are not used."""
+    if num_dropped:
+        typer.echo(f"Dropped {num_dropped:,} rows without a value in {', '.join(targets)}.")
+
+
+def tell_task(
+    task: str, targets: Iterable[str], classes: np.ndarray | None, *, chosen: bool, numbers: bool
+) -> None:
+    """The task, and how to change it where it was chosen from numbers."""
+    what = ", ".join(targets)
+    if classes is not None:
+        what += f", {len(classes)} classes: {_listed(classes)}"
+    typer.echo(f"Task: {task} of {what}.")
+    if chosen and numbers:
+        other = "regression" if task == "classification" else "classification"
+        typer.echo(f"  (chosen from the values of {', '.join(targets)}; --task {other} changes it)")
+
+
+def check_split(num_rows: int, num_test: int, fraction: float | None) -> None:
+    """Raises an error unless there are rows to train on and rows to test on."""
+    if fraction is not None and not 0 < num_test < num_rows:
+        raise TableError(f"{num_rows} rows are too few to split off {fraction:.1%} for testing.")
+
+
+def _listed(labels: np.ndarray) -> str:
+    more = "" if len(labels) <= MAX_LISTED else ", ..."
+    return ", ".join(map(str, labels[:MAX_LISTED])) + more

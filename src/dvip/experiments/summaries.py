@@ -1,0 +1,120 @@
+"""From the results of many runs to means, standard errors, and how they compare with the paper."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from dvip.experiments.grids import Experiment
+from dvip.experiments.paper import Estimate, paper_estimate
+from dvip.experiments.results import Results
+
+__all__ = ["Cell", "Summary", "higher_is_better", "summarise", "value_of"]
+
+HIGHER_IS_BETTER = ("accuracy", "log_likelihood", "auc")
+TRAIN = "_train"
+
+
+def higher_is_better(metric: str) -> bool:
+    """Whether a large value of a metric is a good one."""
+    return metric.removesuffix(TRAIN) in HIGHER_IS_BETTER
+
+
+def value_of(result: Mapping[str, Any], metric: str) -> float:
+    """A number of a run's result: a metric, `..._train` of the training part, or a time."""
+    if metric in result:
+        return float(result[metric])
+    part = "train_metrics" if metric.endswith(TRAIN) else "metrics"
+    return float(result.get(part, {}).get(metric.removesuffix(TRAIN), math.nan))
+
+
+def estimate(values: Iterable[float]) -> Estimate:
+    """Mean and standard error of what is finite."""
+    finite = np.array([value for value in values if math.isfinite(value)])
+    if not len(finite):
+        return Estimate(math.nan, math.nan)
+    stderr = finite.std(ddof=1) / math.sqrt(len(finite)) if len(finite) > 1 else math.nan
+    return Estimate(float(finite.mean()), float(stderr))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A method on a dataset: its results, and the paper's names for it."""
+
+    experiment: str
+    dataset: str
+    method: str
+    paper_name: tuple[str, str]
+    results: tuple[dict[str, Any], ...]
+
+    @property
+    def finished(self) -> list[dict[str, Any]]:
+        """The results of runs that did not diverge."""
+        return [result for result in self.results if result["error"] is None]
+
+    @property
+    def num_diverged(self) -> int:
+        """How many runs diverged."""
+        return len(self.results) - len(self.finished)
+
+    def ours(self, metric: str) -> Estimate | None:
+        """Mean and standard error over the runs; None where no run has the metric."""
+        value = estimate(value_of(result, metric) for result in self.finished)
+        return None if math.isnan(value.mean) else value
+
+    def paper(self, metric: str) -> Estimate | None:
+        """The paper's figure."""
+        return paper_estimate(self.experiment, self.dataset, self.paper_name, metric)
+
+    def agrees(self, metric: str) -> bool | None:
+        """Whether ours is better than the paper's or within two combined standard errors.
+
+        None where either is missing, or ours is of a single run.
+        """
+        ours, paper = self.ours(metric), self.paper(metric)
+        if ours is None or paper is None or math.isnan(ours.stderr):
+            return None
+        worse = ours.mean - paper.mean
+        if higher_is_better(metric):
+            worse = -worse
+        return worse <= 2 * math.hypot(ours.stderr, paper.stderr)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """An experiment's cells that have results."""
+
+    experiment: Experiment
+    cells: dict[tuple[str, str], Cell]
+    max_iter: int | None
+
+    @property
+    def datasets(self) -> list[str]:
+        """Datasets with results, in the order of the grid."""
+        return [name for name in self.experiment.datasets if any(name == d for d, _ in self.cells)]
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods with results, in the order of the grid."""
+        return [name for name in self.experiment.methods if any(name == m for _, m in self.cells)]
+
+    def metrics(self) -> Iterator[str]:
+        """Metrics of the experiment that any cell has."""
+        for metric in self.experiment.metrics:
+            if any(cell.ours(metric) for cell in self.cells.values()):
+                yield metric
+
+
+def summarise(experiment: Experiment, results: Results, max_iter: int | None = None) -> Summary:
+    """What is there of an experiment, at its own budget or at another number of steps."""
+    steps = max_iter or experiment.max_iter
+    cells = {}
+    for dataset, method in product(experiment.datasets, experiment.methods):
+        found = results.find(dataset, method, steps)
+        if found:
+            name = experiment.methods[method]
+            cells[dataset, method] = Cell(experiment.name, dataset, method, name, tuple(found))
+    return Summary(experiment, cells, steps)

@@ -1,0 +1,194 @@
+"""Checkpoints: all that a training needs to go on as if nothing had happened.
+
+A folder holds one folder for each of the last few, `step-000012000`. The order of the data and all
+random numbers are functions of the seed and the step, so that the parameters, the optimiser's
+state and the bounds so far are enough for a continuation that is equal bit for bit.
+"""
+
+import shutil
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dvip import __version__
+from dvip.files import why_not_writable
+from dvip.persistence import (
+    CHECKPOINT,
+    CheckpointError,
+    read_folder,
+    write_folder,
+)
+
+__all__ = ["Checkpoint", "CheckpointFolder", "CheckpointWarning", "check_usable", "steps_of"]
+
+# How many are kept: more than one, as the newest may turn out to be damaged.
+NUM_KEPT = 3
+# Between two, where no number of steps is asked for. Writing one takes some hundredths of a second.
+DEFAULT_SECONDS = 60.0
+# Differences to another training that a message lists.
+MAX_LISTED = 4
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint is damaged or could not be written; the training goes on."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A training after `step` steps."""
+
+    step: int
+    # What was trained, and how: a training goes on only where this is the same.
+    training: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+
+def _place(folder: Path, step: int) -> Path:
+    return folder / f"step-{step:09d}"
+
+
+def _places(folder: Path) -> dict[int, Path]:
+    """What is named as a checkpoint, the last step first."""
+    numbers = (path.name.removeprefix("step-") for path in folder.glob("step-*"))
+    steps = sorted((int(number) for number in numbers if number.isdecimal()), reverse=True)
+    return {step: _place(folder, step) for step in steps}
+
+
+def steps_of(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a folder, the last first.
+
+    A write that was cut off is none: the manifest, which is written last, is missing.
+    """
+    places = _places(folder).items()
+    return [step for step, path in places if (path / CHECKPOINT.manifest).exists()]
+
+
+def check_usable(folder: Path, *, resume: bool) -> None:
+    """Raises an error if nothing can be written in a folder, or if it would replace something."""
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is a file; checkpoints need a folder.")
+    reason = why_not_writable(folder)
+    if reason is not None:
+        raise CheckpointError(reason)
+    steps = steps_of(folder)
+    if steps and not resume:
+        raise CheckpointError(
+            f"{folder} holds checkpoints up to step {steps[0]:,}: resume that training, or choose "
+            "another folder for a new one."
+        )
+
+
+class CheckpointFolder:
+    """The checkpoints of one training. `resumed` is the one to go on from, if there is one."""
+
+    def __init__(self, folder: str | Path, every: int | None = None, *, resume: bool = False):
+        """Raises an error if nothing can be written there, or if it would overwrite something.
+
+        `every` is the number of steps between two checkpoints; by default there is one a minute.
+        """
+        self.folder, self.every = Path(folder), every
+        if every is not None and not (isinstance(every, Integral) and every >= 1):
+            raise ValueError(f"checkpoint_every={every!r} must be a whole number of at least 1.")
+        check_usable(self.folder, resume=resume)
+        self.resumed = self._newest_intact()
+        self._last_step = self.resumed.step if self.resumed else 0
+        self._last_time = time.monotonic()
+
+    def _newest_intact(self) -> Checkpoint | None:
+        damages = []
+        for step in steps_of(self.folder):
+            try:
+                content, arrays = read_folder(_place(self.folder, step), CHECKPOINT)
+                checkpoint = Checkpoint(content["step"], content["training"], arrays)
+            except CheckpointError as error:
+                damages.append(str(error))
+                continue
+            for damage in damages:
+                warnings.warn(
+                    f"{damage} The checkpoint before it is used, of step {checkpoint.step:,}.",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+            return checkpoint
+        if damages:
+            raise CheckpointError(
+                f"No checkpoint in {self.folder} can be used. {damages[0]} Choose another folder "
+                "to start anew."
+            )
+        return None
+
+    def check(self, training: Mapping[str, Any]) -> None:
+        """Raises an error that says what differs unless the checkpoints are of this training."""
+        if self.resumed is None:
+            return
+        differing = _differences(self.resumed.training, training)
+        if differing:
+            more = f"; {len(differing) - MAX_LISTED} more" if len(differing) > MAX_LISTED else ""
+            raise CheckpointError(
+                f"The checkpoints in {self.folder} are of another training: "
+                f"{'; '.join(differing[:MAX_LISTED])}{more}. Give what was given then, or another "
+                "folder to start anew."
+            )
+
+    def due(self, step: int) -> bool:
+        """Whether it is time for the next one."""
+        if self.every is not None:
+            return step - self._last_step >= self.every
+        return time.monotonic() - self._last_time >= DEFAULT_SECONDS
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Adds a checkpoint and removes what is too old.
+
+        One that cannot be written is a warning: those before it are intact, and the training need
+        not end because of a full disk.
+        """
+        content = {
+            "dvip": __version__,
+            "step": checkpoint.step,
+            "training": checkpoint.training,
+        }
+        folder = _place(self.folder, checkpoint.step)
+        self._last_step, self._last_time = checkpoint.step, time.monotonic()
+        try:
+            write_folder(folder, CHECKPOINT, content, checkpoint.arrays)
+        except OSError as error:
+            if checkpoint.step not in steps_of(self.folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            warnings.warn(
+                f"No checkpoint could be written at step {checkpoint.step:,}: "
+                f"{error.strerror or type(error).__name__}. Those before it are intact.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+            return
+        self._remove_old(checkpoint.step)
+
+    def _remove_old(self, step: int) -> None:
+        """All but the last few up to this step, and what is left of writes that were cut off.
+
+        Those of later steps were damaged, or this training would have gone on from them.
+        """
+        kept = [old for old in steps_of(self.folder) if old <= step][:NUM_KEPT]
+        for old, path in _places(self.folder).items():
+            if old not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _differences(before: Any, now: Any, name: str = "") -> list[str]:
+    """What differs between two descriptions of a training, in words."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        names = [*before, *(key for key in now if key not in before)]
+        return [
+            line
+            for key in names
+            for line in _differences(before.get(key), now.get(key), f"{name}.{key}".lstrip("."))
+        ]
+    if before == now:
+        return []
+    return ["the data differ"] if name == "data" else [f"{name} was {before!r} and is {now!r}"]
