@@ -12,11 +12,6 @@ _cache = tempfile.mkdtemp(prefix="dvip-tests-")
 os.environ["DVIP_COMPILATION_CACHE"] = _cache
 os.environ["DVIP_ROW_CACHE"] = os.path.join(_cache, "rows")
 
-# The tests compile much and compute little. (The training loop chooses its own level.)
-os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-)
-
 import hypothesis  # noqa: E402
 import pooch  # noqa: E402
 import pytest  # noqa: E402

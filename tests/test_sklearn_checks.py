@@ -13,7 +13,9 @@ from dvip import (
 # One layer and large steps: the checks are about the interface, and want a fit that learns.
 # Small batches: what is compiled depends on the size of the batch, not on that of the table.
 QUICK = dict(n_layers=1, max_iter=200, batch_size=10, learning_rate=0.05, n_predictive_samples=5)
-QUICK_SIP = dict(QUICK, n_inducing=5, n_prior_samples=20, n_training_samples=5)
+QUICK_SIP = dict(
+    QUICK, learning_rate=0.02, max_iter=600, n_inducing=5, n_prior_samples=40, n_training_samples=5
+)
 
 
 ESTIMATORS = [

@@ -129,14 +129,14 @@ def fit(
     ] = None,
     prior_samples: Annotated[
         int | None,
-        typer.Option(min=1, help="Prior functions of a layer; 20 by default, 100 for sip."),
+        typer.Option(min=1, help="Prior functions of a layer; 20 by default, 200 for sip."),
     ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(
             min=0,
             max=1,
-            help="Of the α-energy that is optimised; 0, the ELBO, by default, 0.5 for sip.",
+            help="Of the α-energy that is optimised; 0, the ELBO, by default, 1 for sip.",
         ),
     ] = None,
     max_iter: Annotated[
