@@ -1,4 +1,4 @@
-"""Two processes against one, the same global batch, a core for each process.
+"""Two processes against one, the same global batch, one computing thread for each process.
 
     python benchmarks/distributed.py
 
@@ -25,7 +25,9 @@ NUM_ROWS, NUM_INPUTS, BATCH_SIZE = 100_000, 8, 4_000
 
 def work(process_id: int, num_processes: int, port: int, steps: int) -> None:
     """A process of a training: trains each time that it reads a line, and tells the seconds."""
-    os.sched_setaffinity(0, {process_id})  # before JAX counts the cores
+    # Read by JAX when it starts. The system places the threads: gloo's own thread polls while its
+    # peer is early, and on a process bound to one core it takes half of that from the training.
+    os.environ["NPROC"] = "1"
     import jax
     import numpy as np
 
@@ -36,8 +38,9 @@ def work(process_id: int, num_processes: int, port: int, steps: int) -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(NUM_ROWS, NUM_INPUTS))
     y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * random.normal(size=NUM_ROWS)
+    # Compiles: the program is of 80 steps, which a training repeats.
+    DVIPRegressor(batch_size=BATCH_SIZE, max_iter=80).fit(X, y)
     model = DVIPRegressor(batch_size=BATCH_SIZE, max_iter=steps)
-    model.fit(X, y)
     print("ready", flush=True)
     for _ in sys.stdin:
         started, started_cpu = time.perf_counter(), time.process_time()
@@ -108,7 +111,7 @@ def write_table(results: ResultsFile) -> None:
         for number in (1, 2)
     }
     ratios = [two / one for one, two in zip(rates[1], rates[2], strict=True)]
-    lines = ["| processes, a core each | rows a second, median | of the rounds |", "|---|---|---|"]
+    lines = ["| processes, a computing thread each | rows a second, median | of the rounds |", "|---|---|---|"]
     for number, values in rates.items():
         spread = f"{min(values):,.0f} to {max(values):,.0f}"
         lines.append(f"| {number} | {statistics.median(values):,.0f} | {spread} |")
@@ -126,8 +129,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--steps", type=int, default=300, help="of a training")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=1_600, help="of a training, a multiple of 80")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:

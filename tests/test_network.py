@@ -129,7 +129,7 @@ def drawn_values(network, keys, inputs):
 
 def white_noise(network, num_samples, seed):
     """For the inner units; a single layer has nothing to sample."""
-    shape = (sum(network.inner_widths), num_samples if network.inner_widths else 1, 1)
+    shape = (num_samples if network.inner_widths else 1, sum(network.inner_widths), 1)
     return np.random.default_rng(seed).normal(size=shape)
 
 
@@ -204,7 +204,7 @@ def test_first_layer_is_evaluated_once_a_row():
     process, shapes = Recording.around(NETWORK)
     network = make_network(TABLE, (3, 2, 1), process=process)
     num_rows, num_samples = 7, 11
-    white = jnp.zeros((5, num_samples, num_rows))
+    white = jnp.zeros((num_samples, 5, num_rows))
     shapes.clear()
     mean, _ = propagate(network, jnp.asarray(TABLE[:num_rows].T), white)
     assert mean.shape == (1, num_samples, num_rows)

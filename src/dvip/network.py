@@ -18,25 +18,25 @@ class SampleNoise(NamedTuple):
     """All that is random in samples sent through a network."""
 
     # Standard normal variables of all inner units, layer by layer; one column serves every row.
-    inner: Float[Array, "inner_units samples batch_or_1"]
+    # Samples are the first axis: split into steps, they stay where they are.
+    inner: Float[Array, "samples inner_units batch_or_1"]
     # The noise of each layer's own.
     layers: tuple[PyTree[Array], ...]
 
     @property
     def num_samples(self) -> int:
         """How many samples they are."""
-        return self.inner.shape[1]
+        return self.inner.shape[0]
 
     def split(self, num_parts: int) -> "SampleNoise":
         """The samples in equal parts, along a new first axis."""
-        units, _, num_rows = self.inner.shape
         num_samples = max(1, self.num_samples // num_parts)
-        inner = self.inner.reshape(units, num_parts, num_samples, num_rows)
+        inner = self.inner.reshape(num_parts, num_samples, *self.inner.shape[1:])
 
         def parts(leaf: Float[Array, "*shape samples"]) -> Array:
             return jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], num_parts, -1), -2, 0)
 
-        return SampleNoise(jnp.moveaxis(inner, 1, 0), jax.tree.map(parts, self.layers))
+        return SampleNoise(inner, jax.tree.map(parts, self.layers))
 
 
 class Block(eqx.Module):
@@ -111,7 +111,7 @@ class DeepNetwork(eqx.Module):
             for index, block in enumerate(self.blocks)
         )
         differ = bool(self.inner_widths) or bool(jax.tree.leaves(layers))
-        shape = (sum(self.inner_widths), num_samples if differ else 1, num_rows)
+        shape = (num_samples if differ else 1, sum(self.inner_widths), num_rows)
         return SampleNoise(jax.random.normal(key, shape), layers)
 
     def propagate(
@@ -124,7 +124,8 @@ class DeepNetwork(eqx.Module):
         """
         mean, variance = self.blocks[0].conditionals(inputs[:, None], noise.layers[0])
         ends = np.cumsum(self.inner_widths)
-        whites = jnp.split(noise.inner, ends[:-1]) if len(ends) else []
+        inner = jnp.moveaxis(noise.inner, 0, 1)
+        whites = jnp.split(inner, ends[:-1]) if len(ends) else []
         for block, white, own in zip(self.blocks[1:], whites, noise.layers[1:], strict=True):
             mean, variance = block.conditionals(mean + jnp.sqrt(variance) * white, own)
         return mean, variance

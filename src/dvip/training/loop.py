@@ -23,7 +23,14 @@ from dvip.training.checkpoints import Checkpoint, CheckpointFolder
 from dvip.training.interruption import HeldBackSignals
 from dvip.training.placement import Placement, placement
 from dvip.training.reading_ahead import read_ahead
-from dvip.training.step import Piece, Progress, State, compiled_advance, start
+from dvip.training.step import (
+    Piece,
+    Progress,
+    State,
+    compiled_advance,
+    compiled_noise,
+    start,
+)
 
 __all__ = ["TrainingDiverged", "TrainingResult", "TrainingSettings", "train"]
 
@@ -176,6 +183,8 @@ def train(
     training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
     state, fixed, history = _begin(place, start(parameters), fixed, checkpoints, training)
     advance, dtype = compiled_advance(place), state.last_finite.dtype
+    draw_noise = compiled_noise(place)
+    noise_shape = (num_steps, settings.num_samples, batch_size // place.num_parts)
     key = place.everywhere(random_key(settings.seed, impl="rbg"))
     num_data = place.everywhere(np.asarray(data.num_rows, dtype))
     if history:
@@ -211,16 +220,18 @@ def train(
             steps = np.arange(first, first + num_steps)
             rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
             kl_weights = linear_warm_up(settings.kl_warm_up, settings.max_iter, steps)
+            model_now = combine(state.parameters, fixed)
             piece = Piece(
                 fixed,
                 place.batches(batches),
+                draw_noise(model_now, key, place.everywhere(np.int32(first)), noise_shape),
                 place.everywhere(rates.astype(dtype)),
                 place.everywhere(kl_weights.astype(dtype)),
                 key,
                 num_data,
                 place.stop_flags(signals.noted is not None),
             )
-            state, progress = advance(piece, state, settings.alpha, settings.num_samples)
+            state, progress = advance(piece, state, settings.alpha)
             if pending is not None:
                 record(*pending)
             if history and not np.isfinite(history[-1]):

@@ -12,7 +12,7 @@ from dvip.objectives import Batch, DeepModel
 from dvip.parameters import combine, split_trainable
 from dvip.training.loop import TrainingDiverged, TrainingResult, TrainingSettings
 from dvip.training.placement import ALONE
-from dvip.training.step import Piece, compiled_advance, start
+from dvip.training.step import Piece, compiled_advance, compiled_noise, start
 
 __all__ = ["OptimiserState", "train_on_batches"]
 
@@ -36,7 +36,8 @@ def train_on_batches(
     Batches have a leading step axis. Of the settings, `max_iter` and `batch_size` do not matter.
     """
     parameters, fixed = split_trainable(model)
-    state, advance = start(parameters), compiled_advance(ALONE)
+    state, advance, draw_noise = start(parameters), compiled_advance(ALONE), compiled_noise(ALONE)
+    noise_shape = (1, settings.num_samples, batches.inputs.shape[1])
     if optimiser is not None:
         # Copies: the compiled step takes over what it is given.
         adam, step = jax.tree.map(jnp.copy, optimiser)
@@ -49,8 +50,9 @@ def train_on_batches(
         batch = Batch(*(array[number : number + 1] for array in batches))
         rate = jax.device_put(np.full(1, settings.learning_rate, dtype))
         one, number = (jax.device_put(np.asarray(n, dtype)) for n in ([1.0], num_data))
-        piece = Piece(fixed, batch, rate, one, key, number, None)
-        state, progress = advance(piece, state, settings.alpha, settings.num_samples)
+        noise = draw_noise(model, key, state.step, noise_shape)
+        piece = Piece(fixed, batch, noise, rate, one, key, number, None)
+        state, progress = advance(piece, state, settings.alpha)
         history.append(progress.bounds)
     values = np.concatenate([np.asarray(bounds) for bounds in history])
     if not bool(state.finite):

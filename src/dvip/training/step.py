@@ -1,7 +1,8 @@
 """The compiled part of training: many Adam steps on the bound in one scan.
 
 All parameters are one vector for the optimiser. On several devices the program runs on each with
-its rows of every batch, and the bounds and gradients are averaged once a step.
+its rows of every batch, and the bounds and gradients are averaged once a step. The noise of all
+these steps is drawn before them, by a program of its own.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,14 @@ from dvip.objectives import Batch, DeepModel, training_loss
 from dvip.parameters import combine
 from dvip.training.placement import PARTS, Placement, Together
 
-__all__ = ["Piece", "Progress", "State", "compiled_advance", "start"]
+__all__ = ["Piece", "Progress", "State", "compiled_advance", "compiled_noise", "start"]
+
+# Up to so many numbers, parts send each other all they have and average them themselves: one
+# message each way, where a sum takes several one after another.
+MAX_GATHERED = 2**20
+
+# The least number of rows whose noise is drawn together.
+MIN_NOISE_BLOCK = 250
 
 
 class State(NamedTuple):
@@ -41,6 +49,7 @@ class Piece(NamedTuple):
 
     fixed: DeepModel
     batches: Batch
+    noise: SampleNoise
     learning_rates: Float[Array, " steps"]
     kl_weights: Float[Array, " steps"]
     key: PRNGKeyArray
@@ -66,16 +75,15 @@ def start(parameters: DeepModel) -> State:
 
 
 def _advance(
-    piece: Piece, state: State, alpha: float, num_samples: int, num_parts: int = 1
+    piece: Piece, state: State, alpha: float, num_parts: int = 1
 ) -> tuple[State, Progress]:
-    """One step for each batch of the piece. All parameters are one vector for the optimiser.
+    """One step for each batch of the piece.
 
     With several parts, it is called for each of them with its rows, and bounds and gradients are
     averaged: the scaled sum over all rows is the mean of the scaled sums over equal parts.
     """
     adam = optax.scale_by_adam()
     parameters, unravel = ravel_pytree(state.parameters)
-    noises = _sample_noises(piece, state, num_samples, num_parts)
 
     def loss(
         parameters: Float[Array, " parameters"],
@@ -97,7 +105,7 @@ def _advance(
             parameters, batch, noise, key, kl_weight
         )
         if num_parts > 1:  # one exchange for both
-            both = jax.lax.pmean(jnp.concatenate([value[None], gradient]), PARTS)
+            both = _mean_over_parts(jnp.concatenate([value[None], gradient]), num_parts)
             value, gradient = both[0], both[1:]
         updates, new_optimiser = adam.update(gradient, optimiser)
         finite = finite & jnp.isfinite(value + jnp.sum(gradient))
@@ -107,25 +115,79 @@ def _advance(
         return (*kept, finite), value
 
     carry = (parameters, *state[1:])
-    xs = (piece.batches, noises, piece.learning_rates, piece.kl_weights)
+    xs = (piece.batches, piece.noise, piece.learning_rates, piece.kl_weights)
     carry, bounds = jax.lax.scan(step, carry, xs)
     stop = None if piece.stop is None else jax.lax.pmax(jnp.any(piece.stop), PARTS)
     return State(unravel(carry[0]), *carry[1:]), Progress(bounds, stop)
 
 
-def _sample_noises(piece: Piece, state: State, num_samples: int, num_parts: int) -> SampleNoise:
-    """The noise of every step of a piece: that of all rows, of which a part takes its own."""
-    # Drawn for all steps at once: the generator has a cost a call that is as large as a layer's.
-    network = combine(state.parameters, piece.fixed).network
-    num_steps, num_rows = piece.batches.inputs.shape[:2]
-    noise = network.draw_sample_noise(
-        jax.random.fold_in(piece.key, state.step), num_steps * num_samples, num_rows * num_parts
+def _mean_over_parts(numbers: Float[Array, " numbers"], num_parts: int) -> Array:
+    """The average of what all parts have, the same in each to the last bit."""
+    if numbers.size * num_parts > MAX_GATHERED:
+        return jax.lax.pmean(numbers, PARTS)
+    return jnp.mean(jax.lax.all_gather(numbers, PARTS), axis=0)
+
+
+def _noise(
+    model: DeepModel,
+    key: PRNGKeyArray,
+    first: Int[Array, ""],
+    shape: tuple[int, int, int],
+    num_parts: int = 1,
+) -> SampleNoise:
+    """The noise of so many steps from `first` on, of so many samples and rows of a part.
+
+    A row's noise is the same however many parts there are.
+    """
+    num_steps, num_samples, num_rows = shape
+    key = jax.random.fold_in(key, first)
+    num_blocks = _num_noise_blocks(num_rows * num_parts)
+    noise = model.network.draw_sample_noise(
+        key, num_steps * num_samples, num_rows * num_parts // num_blocks
     )
-    if num_parts > 1:
-        start = jax.lax.axis_index(PARTS) * num_rows
-        own = jax.lax.dynamic_slice_in_dim(noise.inner, start, num_rows, axis=2)
-        noise = noise._replace(inner=own)
+    part = jax.lax.axis_index(PARTS) if num_parts > 1 else 0
+    if num_blocks > 1:
+        # A part with whole blocks draws these alone.
+        own = num_blocks // num_parts if num_blocks % num_parts == 0 else num_blocks
+        start = part * own if own < num_blocks else 0
+        keys = [jax.random.fold_in(key, start + index) for index in range(own)]
+        blocks = [jax.random.normal(key, noise.inner.shape) for key in keys]
+        noise = noise._replace(inner=jnp.concatenate(blocks, axis=2))
+    if noise.inner.shape[2] > num_rows:
+        inner = jax.lax.dynamic_slice_in_dim(noise.inner, part * num_rows, num_rows, axis=2)
+        noise = noise._replace(inner=inner)
     return noise.split(num_steps)
+
+
+def _num_noise_blocks(batch_size: int) -> int:
+    """Into how many blocks of equal size a batch is split for its noise."""
+    most = max(1, batch_size // MIN_NOISE_BLOCK)
+    return next(number for number in range(most, 0, -1) if batch_size % number == 0)
+
+
+@cache
+def compiled_noise(place: Placement) -> Callable:
+    """`_noise`, compiled for the devices that JAX computes on.
+
+    Not a part of the steps' program: compiled with that one's options, it takes three times as
+    long, a fifth of a step.
+    """
+
+    def on_all_devices(
+        model: DeepModel, key: PRNGKeyArray, first: Int[Array, ""], shape: tuple[int, int, int]
+    ) -> SampleNoise:
+        assert isinstance(place, Together)
+        same, rows = PartitionSpec(), PartitionSpec(None, None, None, PARTS)
+        function = partial(_noise, shape=shape, num_parts=place.num_parts)
+        return jax.shard_map(
+            function,
+            mesh=place.mesh,
+            in_specs=same,
+            out_specs=SampleNoise(rows, same),  # type: ignore[arg-type]
+            check_vma=False,
+        )(model, key, first)
+
+    return eqx.filter_jit(on_all_devices if isinstance(place, Together) else _noise)
 
 
 @cache
@@ -133,15 +195,12 @@ def compiled_advance(place: Placement) -> Callable:
     """`_advance`, compiled for the devices that JAX computes on; the state is donated."""
     options = small_program_options(jax.default_backend())
 
-    def on_all_devices(
-        piece: Piece, state: State, alpha: float, num_samples: int
-    ) -> tuple[State, Progress]:
+    def on_all_devices(piece: Piece, state: State, alpha: float) -> tuple[State, Progress]:
         assert isinstance(place, Together)
         same, parts = PartitionSpec(), PartitionSpec(PARTS)
-        specs = Piece(same, PartitionSpec(None, PARTS), same, same, same, same, parts)  # type: ignore
-        function = partial(
-            _advance, alpha=alpha, num_samples=num_samples, num_parts=place.num_parts
-        )
+        rows = SampleNoise(PartitionSpec(None, None, None, PARTS), same)  # type: ignore[arg-type]
+        specs = Piece(same, PartitionSpec(None, PARTS), rows, same, same, same, same, parts)  # type: ignore[arg-type]
+        function = partial(_advance, alpha=alpha, num_parts=place.num_parts)
         return jax.shard_map(
             function, mesh=place.mesh, in_specs=(specs, same), out_specs=same, check_vma=False
         )(piece, state)
