@@ -14,6 +14,8 @@ from dvip.parameters import combine, split_trainable
 from dvip.precision import precision
 from dvip.training import ArrayData, TrainingSettings, train
 from dvip.training.batches import ALL
+from dvip.training.placement import PARTS
+from dvip.training.step import _noise
 
 X, Y = regression_data()
 
@@ -183,6 +185,20 @@ def test_one_compilation_for_all_pieces_and_for_any_number_of_rows():
         assert len(compiled) == 2  # the noise and the steps
     finally:
         jax.monitoring.unregister_event_duration_listener(listen)
+
+
+@pytest.mark.parametrize("num_parts", [2, 4, 5])
+def test_a_row_has_the_same_noise_however_many_parts_share_a_batch(deep, num_parts):
+    """A thousand rows have four blocks of noise: two for each of two parts, all for each of five."""
+    key, first = jax.random.key(3), jnp.int32(400)
+    num_steps, num_samples, num_rows = 3, 2, 1_000
+    whole = _noise(deep, key, first, (num_steps, num_samples, num_rows)).inner
+    assert whole.shape == (num_steps, num_samples, sum(deep.network.inner_widths), num_rows)
+    assert len(np.unique(whole)) > 0.99 * whole.size
+    shape = (num_steps, num_samples, num_rows // num_parts)
+    part = lambda _: _noise(deep, key, first, shape, num_parts).inner  # noqa: E731
+    parts = jax.vmap(part, axis_name=PARTS)(jnp.arange(num_parts))
+    np.testing.assert_array_equal(np.concatenate(list(parts), axis=-1), whole)
 
 
 def test_progress_is_reported(deep):
