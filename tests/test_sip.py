@@ -273,6 +273,7 @@ def test_is_the_same_again(fitted):
     np.testing.assert_allclose(fitted.predict(X[rows]), fitted.predict(X)[rows], rtol=1e-5)
 
 
+@pytest.mark.slow  # half a minute to compile
 def test_several_targets_and_layers():
     Y2 = regression_data(num_targets=2)[1]
     options = {**TINY_SIP, "max_iter": 20, "n_training_samples": 2}

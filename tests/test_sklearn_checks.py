@@ -1,5 +1,6 @@
 """scikit-learn's own checks, in full."""
 
+import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dvip import (
@@ -23,10 +24,15 @@ ESTIMATORS = [
     DVIPClassifier(**QUICK),
     DeepGPRegressor(**QUICK, n_inducing=8),
     DeepGPClassifier(**QUICK, n_inducing=8),
-    SIPRegressor(**QUICK_SIP),
 ]
 
 
 @parametrize_with_checks(ESTIMATORS)
 def test_sklearn_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow  # each shape of its networks takes ten seconds to compile
+@parametrize_with_checks([SIPRegressor(**QUICK_SIP)])
+def test_sklearn_check_of_sip(estimator, check):
     check(estimator)

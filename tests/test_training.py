@@ -189,7 +189,7 @@ def test_one_compilation_for_all_pieces_and_for_any_number_of_rows():
 
 @pytest.mark.parametrize("num_parts", [2, 4, 5])
 def test_a_row_has_the_same_noise_however_many_parts_share_a_batch(deep, num_parts):
-    """A thousand rows have four blocks of noise: two for each of two parts, all for each of five."""
+    """A thousand rows have four blocks of noise; two parts draw two each, five parts all."""
     key, first = jax.random.key(3), jnp.int32(400)
     num_steps, num_samples, num_rows = 3, 2, 1_000
     whole = _noise(deep, key, first, (num_steps, num_samples, num_rows)).inner

@@ -89,6 +89,9 @@ class DeepEstimator(BaseEstimator):
     # The share of the training over which the KL gains its weight.
     _kl_warm_up: ClassVar[float] = 0.0
 
+    # Where the posterior scales of inner layers start: at their input, almost without noise.
+    _inner_q_scale: ClassVar[float] = 1e-5
+
     @abc.abstractmethod
     def _layer_maker(self) -> MakeLayer:
         """Makes the layers of this model."""
@@ -96,6 +99,10 @@ class DeepEstimator(BaseEstimator):
     @abc.abstractmethod
     def _likelihood(self) -> tuple[Likelihood, int]:
         """The likelihood at its starting point, and how many units it reads."""
+
+    def _q_scale(self, index: int) -> float:
+        """Where a layer's posterior scale starts. The last layer starts at its prior."""
+        return 1.0 if index == self.n_layers - 1 else self._inner_q_scale
 
     def _input_process(self) -> ImplicitProcess | None:
         """The process that reads the inputs, where there is one."""

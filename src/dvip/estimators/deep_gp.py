@@ -18,10 +18,6 @@ from dvip.likelihoods import Classification
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor"]
 
-# Where inner layers start: as their input, almost without noise. The last layer starts at its
-# prior.
-INNER_Q_SCALE = 1e-5
-LAST_Q_SCALE = 1.0
 INITIAL_VARIANCE = 1.0
 
 
@@ -75,7 +71,7 @@ class _DeepGP(DeepEstimator):
                 inputs,
                 num_units,
                 int(self.n_inducing),
-                q_scale=LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE,
+                q_scale=self._q_scale(index),
             )
 
         return make_layer

@@ -18,11 +18,6 @@ from dvip.processes import PROCESSES, ImplicitProcess
 
 __all__ = ["DVIP_PARAMETERS", "DVIPClassifier", "DVIPRegressor"]
 
-# Starting scales of q(a). Inner layers start as their input, almost without noise; the last layer
-# starts at its prior.
-INNER_Q_SCALE = 1e-5
-LAST_Q_SCALE = 1.0
-
 # The prior of inner layers where the one that was given reads images or sequences.
 INNER_PRIOR = "bnn"
 
@@ -135,7 +130,7 @@ class _DVIP(DeepEstimator):
             if not shared[index]:
                 process = process.one_for_each_unit(num_units)
             num_inputs = inputs.shape[1]
-            q_scale = LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE
+            q_scale = self._q_scale(index)
             if self.n_inducing is None:
                 return VIPLayer.create(
                     process,

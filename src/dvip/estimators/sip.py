@@ -16,11 +16,6 @@ from dvip.layers import SIPLayer
 
 __all__ = ["SIPRegressor"]
 
-# Starting scales of q(v), the whitened values at the inducing inputs. An inner layer starts near
-# its prior mean, the last layer near its prior.
-INNER_Q_SCALE = 0.01
-LAST_Q_SCALE = 1.0
-
 
 @documented(
     {
@@ -52,6 +47,8 @@ class SIPRegressor(DeepRegressor, _DVIP):
     """
 
     _kl_warm_up: ClassVar[float] = 0.05
+    # Of the whitened values at the inducing inputs: near the prior mean.
+    _inner_q_scale: ClassVar[float] = 0.01
     _counts: ClassVar[tuple[str, ...]] = (*_DVIP._counts, "n_inducing", "n_training_samples")
 
     def __init__(
@@ -107,7 +104,7 @@ class SIPRegressor(DeepRegressor, _DVIP):
                 jnp.asarray(inputs)[rows].T,
                 num_units,
                 int(self.n_prior_samples),
-                q_scale=LAST_Q_SCALE if index == self.n_layers - 1 else INNER_Q_SCALE,
+                q_scale=self._q_scale(index),
                 fresh_noise=bool(self.fresh_noise),
                 key=layer_key,
             )
