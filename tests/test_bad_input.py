@@ -50,7 +50,7 @@ def readable(error):
     return 10 < len(text) < 400
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_finite_regression(data):
     """Finite predictions, at the rows of the table and far away from them."""
@@ -75,7 +75,7 @@ def test_any_finite_regression(data):
     assert (np.abs(model.predict(X)) / max(1.0, largest) < 1e3).all()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_finite_classification(data):
     X = data.draw(tables())

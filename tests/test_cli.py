@@ -451,6 +451,7 @@ def test_priors_by_name(tmp_path):
     assert isinstance(model.model_.network.blocks[0].layer.process, GaussianProcess)
 
 
+@pytest.mark.slow
 def test_sparse_implicit_process(tmp_path):
     frame = load_diabetes(as_frame=True).frame[:60]
     frame.to_csv(tmp_path / "t.csv", index=False)
