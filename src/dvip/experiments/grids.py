@@ -129,7 +129,7 @@ _ALL = (
             },
         },
         CLASSIFICATION,
-        max_iter=50_000,
+        max_iter=10_000,
     ),
     Experiment(
         "large-classification",
