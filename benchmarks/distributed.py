@@ -29,7 +29,7 @@ STEPS = {27: 240, 8: 480}
 def work(process_id: int, num_processes: int, port: int, num_inputs: int) -> None:
     """A process of a training: trains each time that it reads a line, and tells the seconds."""
     # Read by JAX when it starts. The system places the threads: gloo's own thread polls while its
-    # peer is early, and on a process bound to one core it takes half of that from the training.
+    # peer is early, and bound to the same core it competes with the training.
     os.environ["NPROC"] = "1"
     import jax
     import numpy as np

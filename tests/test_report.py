@@ -86,6 +86,7 @@ def test_agreement_with_the_paper(tmp_path, nlls, agrees):
 def test_agreement_in_words(results):
     words = agreement(summarise(UCI, results), "nll")
     assert words.startswith("1 of 2 cells")  # boston is of one run, energy's SGP is 1.54 there
+    assert words.endswith("Of DVIP's: 1 of 1.")
 
 
 def test_markdown(results):

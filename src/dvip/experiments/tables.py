@@ -1,7 +1,7 @@
 """Tables of an experiment: ours beside the paper's, the best in bold, the number of runs shown."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dvip.experiments.methods import METHODS
@@ -50,18 +50,17 @@ def tables(summary: Summary) -> list[Table]:
     return [_table(summary, metric) for metric in summary.metrics()]
 
 
-def agreement(summary: Summary, metric: str, methods: Iterable[str] | None = None) -> str:
+def agreement(summary: Summary, metric: str) -> str:
     """How many cells are as good as the paper's, in words; nothing if none can be compared."""
-    chosen = summary.methods if methods is None else list(methods)
-    verdicts = [
-        cell.agrees(metric) for (_, method), cell in summary.cells.items() if method in chosen
-    ]
-    comparable = [verdict for verdict in verdicts if verdict is not None]
-    if not comparable:
+    verdicts = {key: cell.agrees(metric) for key, cell in summary.cells.items()}
+    known = {key: verdict for key, verdict in verdicts.items() if verdict is not None}
+    dvip = [verdict for (_, method), verdict in known.items() if method.startswith("dvip")]
+    if not known:
         return ""
+    of_dvip = f" Of DVIP's: {sum(dvip)} of {len(dvip)}." if 0 < len(dvip) < len(known) else ""
     return (
-        f"{sum(comparable)} of {len(comparable)} cells are better than the paper's or within two "
-        "combined standard errors of it."
+        f"{sum(known.values())} of {len(known)} cells are better than the paper's or within two "
+        f"combined standard errors of it.{of_dvip}"
     )
 
 

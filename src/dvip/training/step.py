@@ -149,8 +149,8 @@ def _noise(
     if num_blocks > 1:
         # A part with whole blocks draws these alone.
         own = num_blocks // num_parts if num_blocks % num_parts == 0 else num_blocks
-        start = part * own if own < num_blocks else 0
-        keys = [jax.random.fold_in(key, start + index) for index in range(own)]
+        first_block = part * own if own < num_blocks else 0
+        keys = [jax.random.fold_in(key, first_block + index) for index in range(own)]
         blocks = [jax.random.normal(key, noise.inner.shape) for key in keys]
         noise = noise._replace(inner=jnp.concatenate(blocks, axis=2))
     if noise.inner.shape[2] > num_rows:
@@ -169,8 +169,7 @@ def _num_noise_blocks(batch_size: int) -> int:
 def compiled_noise(place: Placement) -> Callable:
     """`_noise`, compiled for the devices that JAX computes on.
 
-    Not a part of the steps' program: compiled with that one's options, it takes three times as
-    long, a fifth of a step.
+    Not a part of the steps' program, whose compiler options make these long loops slow.
     """
 
     def on_all_devices(
