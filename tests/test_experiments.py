@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.resources import files
 
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from typer.testing import CliRunner
 from dvip import DVIPRegressor
 from dvip.cli import app
 from dvip.data import DATASETS, load_split
-from dvip.experiments import runner
+from dvip.experiments import runner, runs
 from dvip.experiments.calibration import LEVELS, class_calibration, interval_calibration
 from dvip.experiments.curves import with_prior
 from dvip.experiments.grids import EXPERIMENTS
@@ -140,6 +141,24 @@ def test_a_result_says_what_was_done(toy_results):
     assert result["metrics"] == pytest.approx(expected, rel=1e-5)
     on_train = regression_metrics(model.predict_dist(split.inputs), split.targets)
     assert result["train_metrics"] == pytest.approx(on_train, rel=1e-5)
+
+
+def test_timed_runs_are_trained_before(toy_results, tmp_path, monkeypatch):
+    """Their times are of a second training; what it gives is what it gives otherwise."""
+    fits, original = [], runs.fit
+
+    def fit(*arguments):
+        fits.append(original(*arguments))
+        return fits[-1]
+
+    run = replace(toy_runs(0)[0], timed=True)
+    monkeypatch.setattr(runs, "fit", fit)
+    assert [outcome.state for outcome in run_all([run], tmp_path)] == ["done"]
+    result = json.loads((tmp_path / run.path).read_text())
+    assert len(fits) == 2
+    assert result["seconds"] == fits[1]["seconds"]
+    other = json.loads((toy_results / toy_runs(0)[0].path).read_text())
+    assert result["metrics"] == other["metrics"]
 
 
 def test_curves_of_one_input(toy_results):

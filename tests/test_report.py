@@ -11,6 +11,7 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from dvip.cli import app
+from dvip.experiments.calibration import class_calibration
 from dvip.experiments.figures import figures, scores_figure
 from dvip.experiments.grids import EXPERIMENTS
 from dvip.experiments.paper import paper_estimate
@@ -137,11 +138,56 @@ def test_a_value_far_away_is_written_at_the_edge(tmp_path):
     assert "5e+03" in [text.get_text() for text in axes.texts]
 
 
+def test_values_that_differ_a_little_all_stay(tmp_path):
+    for method, nll in (("dvip-2", 0.7), ("dvip-3", 0.7001), ("dvip-4", 0.7002), ("sgp", 0.69)):
+        write(tmp_path, "concrete", method, [nll])  # a better one is never at the edge
+    (axes,) = scores_figure(summarise(UCI, Results(tmp_path)), "nll").axes
+    assert not axes.texts
+    assert axes.get_xlim()[0] < 0.69
+
+
 def test_calibration_is_drawn(results):
     drawn = figures(summarise(UCI, results))
     assert set(drawn) == {"scores", "times", "calibration"}
     top = drawn["calibration"].axes[0]
     np.testing.assert_allclose(top.lines[1].get_ydata(), [0.05 * k for k in range(1, 20)])
+
+
+def write_classes(folder, method, confidence, correct):
+    run = Run("mnist", method, max_iter=EXPERIMENTS["images"].max_iter)
+    metrics = {"accuracy": 0.98, "log_likelihood": -0.1}
+    calibration = class_calibration(np.array(confidence), np.array(correct))
+    result = {**vars(run), "error": None, "seconds": 1.0, "cpu_seconds": 1.0, "metrics": metrics}
+    Results(folder).write(run, {**result, "calibration": calibration})
+
+
+def test_reliability_of_classes_is_drawn(tmp_path):
+    write_classes(tmp_path, "vip-conv", [0.91, 0.91, 0.5, 0.5], [True, True, True, False])
+    write_classes(tmp_path, "dvip-2-conv", [0.99, 0.99], [True, False])
+    summary = summarise(EXPERIMENTS["images"], Results(tmp_path))
+    drawn = figures(summary)
+    assert set(drawn) == {"scores", "times", "reliability"}
+    vip, dvip = (axes.collections[0].get_offsets() for axes in drawn["reliability"].axes)
+    np.testing.assert_allclose(vip, [[0.5, 0.5], [0.91, 1.0]])
+    np.testing.assert_allclose(dvip, [[0.99, 0.5]])
+    page = html_report(Results(tmp_path))
+    assert "How often the predicted class was right" in page
+    # Ten classes have no area under the curve: no table, and no number of runs without a value.
+    assert "ROC" not in markdown(summary)
+
+
+def test_times_have_neither_scores_nor_calibration(tmp_path):
+    timing = EXPERIMENTS["timing"]
+    for method, seconds in (("sgp", 2.0), ("vip", 1.0)):
+        (run,) = timing.runs(["energy"], [method])
+        result = {**vars(run), "error": None, "seconds": seconds, "cpu_seconds": seconds}
+        Results(tmp_path).write(run, {**result, "calibration": {"pit": [1], "coverage": [1]}})
+    assert set(figures(summarise(timing, Results(tmp_path)))) == {"times"}
+    # The same number of steps without a training before it is another result.
+    untimed = Run("energy", "sgp", max_iter=timing.max_iter)
+    Results(tmp_path).write(untimed, {**vars(untimed), "error": None, "seconds": 9.0})
+    cell = summarise(timing, Results(tmp_path)).cells["energy", "sgp"]
+    assert cell.ours("seconds").mean == 2.0
 
 
 def test_page_is_self_contained_and_escaped(results):

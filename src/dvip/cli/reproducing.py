@@ -62,7 +62,7 @@ def reproduce_experiment(
     runs = shard(runs, *parse_shard(part)) if part else runs
     Results(out)  # says so if it cannot be a folder of results
     out.mkdir(parents=True, exist_ok=True)
-    if experiment.alone and jobs > 1:
+    if experiment.timed and jobs > 1:
         typer.echo(f"The times of {name} are its results: one run at a time.", err=True)
         jobs = 1
     display = Display(len(runs), jobs)

@@ -51,8 +51,8 @@ class Experiment:
     max_iter: int | None = None
     # At most so many splits or seeds of a dataset, unless others are asked for.
     num_repeats: int | None = None
-    # One run at a time, whatever the number of cores: their times are the result.
-    alone: bool = False
+    # Times are the result: one run at a time, whatever the number of cores.
+    timed: bool = False
 
     def runs(
         self,
@@ -66,7 +66,7 @@ class Experiment:
         _check_among("dataset", datasets, self.datasets, self.name)
         _check_among("method", methods, tuple(self.methods), self.name)
         chosen = [
-            Run(dataset, method, split, seed, max_iter or self.max_iter)
+            Run(dataset, method, split, seed, max_iter or self.max_iter, self.timed)
             for dataset in datasets or self.datasets
             for split, seed in self._repeats(dataset, splits, seeds)
             for method in methods or self.methods
@@ -216,13 +216,13 @@ _ALL = (
     ),
     Experiment(
         "timing",
-        "Time of 2,000 training steps, one run at a time",
+        "Time of 2,000 training steps, without compilation",
         UCI,
         _named(f"sgp vip vip-200 sip {DVIPS} {DGPS}"),
         ("seconds", "cpu_seconds"),
         max_iter=2_000,
         num_repeats=1,
-        alone=True,
+        timed=True,
     ),
 )
 

@@ -24,15 +24,20 @@ CAPTIONS = {
     "calibration": "Above: the share of test rows inside central intervals, against the interval's "
     "probability; an honest model is on the diagonal. Below: the predictive cdf at what happened; "
     "an honest model is flat. All datasets pooled.",
+    "reliability": "How often the predicted class was right, against its probability; an honest "
+    "model is on the diagonal. The size of a point is its share of the rows. All datasets pooled.",
     "curves": "Above: predictions and held-out points. Below: functions of the learned prior.",
 }
+
+# These come after the tables.
+CALIBRATION = ("calibration", "reliability")
 
 STYLE = """
 :root { --ink: #1b1b1e; --soft: #63636b; --line: #e3e3e8; --paper: #fff; --ours: #1f5f99; }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1100px; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+main { max-width: 1180px; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0; }
 h2 { font-size: 1.35rem; margin: 3rem 0 0.25rem; padding-top: 1rem;
   border-top: 1px solid var(--line); }
@@ -42,8 +47,8 @@ nav { display: flex; flex-wrap: wrap; gap: 0.4rem 1rem; margin: 1rem 0; }
 a { color: var(--ours); }
 code { background: #f3f3f6; padding: 0.1rem 0.3rem; border-radius: 4px; font-size: 0.9em; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25rem 0.7rem; text-align: right; white-space: nowrap; }
+table { border-collapse: collapse; font-size: 0.82rem; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.25rem 0.5rem; text-align: right; white-space: nowrap; }
 th:first-child { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--paper); }
 thead th { border-bottom: 1px solid var(--ink); }
@@ -95,15 +100,15 @@ def html_report(results: Results) -> str:
 def _section(summary: Summary) -> str:
     name = summary.experiment.name
     drawn = figures(summary)
-    scores = [_figure(kind, figure) for kind, figure in drawn.items() if kind != "calibration"]
+    calibration = {kind: drawn.pop(kind) for kind in CALIBRATION if kind in drawn}
     parts: list[str] = [
         f'<section id="{name}"><h2>{escape(summary.experiment.title)}</h2>',
         f"<p><code>dvip reproduce {name}</code></p>",
-        *scores,
+        *(_figure(kind, figure) for kind, figure in drawn.items()),
         *(_table(table, agreement(summary, table.metric)) for table in tables(summary)),
     ]
-    if "calibration" in drawn:
-        parts += ["<h3>Calibration</h3>", _figure("calibration", drawn["calibration"])]
+    if calibration:
+        parts += ["<h3>Calibration</h3>", *(_figure(*item) for item in calibration.items())]
     return "".join([*parts, _diverged(summary), "</section>"])
 
 

@@ -31,16 +31,19 @@ class Results:
     def __contains__(self, run: Run) -> bool:
         return (self.folder / run.path).exists()
 
-    def find(self, dataset: str, method: str, max_iter: int | None) -> list[dict[str, Any]]:
+    def find(
+        self, dataset: str, method: str, max_iter: int | None, *, timed: bool = False
+    ) -> list[dict[str, Any]]:
         """The results of all splits and seeds of a method on a dataset, at a number of steps."""
         folder = self.folder / dataset / method
         found = (self._read(path) for path in sorted(folder.glob("*.json")))
-        return [result for run, result in found if run.max_iter == max_iter]
+        return [result for run, result in found if (run.max_iter, run.timed) == (max_iter, timed)]
 
     def _read(self, path: Path) -> tuple[Run, dict[str, Any]]:
         try:
             result = json.loads(path.read_bytes())
-            run = Run(**{field.name: result[field.name] for field in fields(Run)})
+            known = [field.name for field in fields(Run) if field.name in result]
+            run = Run(**{name: result[name] for name in known})
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}): delete it, and run it again.") from None
         if self.folder / run.path != path:

@@ -113,7 +113,7 @@ def summarise(experiment: Experiment, results: Results, max_iter: int | None = N
     steps = max_iter or experiment.max_iter
     cells = {}
     for dataset, method in product(experiment.datasets, experiment.methods):
-        found = results.find(dataset, method, steps)
+        found = results.find(dataset, method, steps, timed=experiment.timed)
         if found:
             name = experiment.methods[method]
             cells[dataset, method] = Cell(experiment.name, dataset, method, name, tuple(found))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dvip.experiments.methods import METHODS
 from dvip.experiments.paper import Estimate
-from dvip.experiments.summaries import Summary, higher_is_better
+from dvip.experiments.summaries import Cell, Summary, higher_is_better
 
 __all__ = ["Row", "Table", "agreement", "markdown", "tables"]
 
@@ -98,8 +98,10 @@ def _table(summary: Summary, metric: str) -> Table:
             found = [values.get((dataset, method)) for dataset in datasets]
             if source == "paper" and not any(found):
                 continue
-            numbers = [_number(summary, dataset, method, source) for dataset in datasets]
-            texts = [_text(v, metric, n) for v, n in zip(found, numbers, strict=True)]
+            cells = [summary.cells.get((dataset, method)) for dataset in datasets]
+            texts = [_text(value, metric) for value in found]
+            if source == "dvip":
+                texts = [f"{t} {_runs(c, t)}".strip() for t, c in zip(texts, cells, strict=True)]
             emphasis = [best[dataset] == method for dataset in datasets]
             rows.append(Row(METHODS[method].label, source, tuple(texts), tuple(emphasis)))
     order = [METHODS[method].label for method in summary.methods]
@@ -116,20 +118,20 @@ def _best(values: dict[tuple[str, str], Estimate | None], dataset: str, metric: 
     return choose(means, key=means.__getitem__)
 
 
-def _number(summary: Summary, dataset: str, method: str, source: str) -> str:
-    cell = summary.cells.get((dataset, method))
-    if source == "paper" or cell is None:
+def _runs(cell: Cell | None, value: str) -> str:
+    """How many runs a value is of, or that there is none because they diverged."""
+    if cell is None or not (value or cell.num_diverged):
         return ""
     diverged = f", {cell.num_diverged} diverged" if cell.num_diverged else ""
-    return f" ({len(cell.finished)}{diverged})"
+    return f"({len(cell.finished)}{diverged})"
 
 
-def _text(value: Estimate | None, metric: str, number: str) -> str:
+def _text(value: Estimate | None, metric: str) -> str:
     if value is None:
-        return number.strip()
+        return ""
     digits = DIGITS.get(metric, 2 if abs(value.mean) >= 0.1 else 4)
     stderr = "" if math.isnan(value.stderr) else f" ± {value.stderr:.{digits}f}"
-    return f"{value.mean:.{digits}f}{stderr}{number}"
+    return f"{value.mean:.{digits}f}{stderr}"
 
 
 def _markdown_table(table: Table) -> str:
