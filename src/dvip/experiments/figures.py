@@ -102,15 +102,23 @@ def scores_figure(summary: Summary, metric: str, *, log: bool = False) -> Figure
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
         if log:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
-            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-            axes.xaxis.set_minor_formatter(NullFormatter())
+            _set_decades(axes)
     figure.supxlabel(LABELS.get(metric, f"test {metric}"), size=10)
     figure.legend(
         handles.values(), handles.keys(), loc="outside upper right", ncols=2, frameon=False
     )
     return figure
+
+
+def _set_decades(axes: Axes) -> None:
+    """A logarithmic scale of a decade at least, so that small differences look small."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    more = max(1.0, math.sqrt(10 * low / high))
+    axes.set_xlim(low / more, high * more)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 class _Point(NamedTuple):
