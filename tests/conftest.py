@@ -7,10 +7,15 @@ import tempfile
 # Before SciPy is imported: scikit-learn checks array API input only if this is set.
 os.environ["SCIPY_ARRAY_API"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
-# A compilation cache of this session's own, which subprocesses share.
-_cache = tempfile.mkdtemp(prefix="dvip-tests-")
-os.environ["DVIP_COMPILATION_CACHE"] = _cache
-os.environ["DVIP_ROW_CACHE"] = os.path.join(_cache, "rows")
+# A compilation cache of this session's own, which all its processes share.
+_first = "PYTEST_XDIST_WORKER" not in os.environ
+if _first:
+    _cache = tempfile.mkdtemp(prefix="dvip-tests-")
+    os.environ["DVIP_COMPILATION_CACHE"] = _cache
+    os.environ["DVIP_ROW_CACHE"] = os.path.join(_cache, "rows")
+# The tests compile much and compute little, and this way XLA compiles faster. With XLA_FLAGS= they
+# run what users run.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import hypothesis  # noqa: E402
 import pooch  # noqa: E402
@@ -25,7 +30,8 @@ hypothesis.settings.load_profile("dvip")
 
 
 def pytest_sessionfinish():
-    shutil.rmtree(_cache, ignore_errors=True)
+    if _first:
+        shutil.rmtree(_cache, ignore_errors=True)
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ MODELS = {
     ),
     "deep gp classifier": lambda: fit(DeepGPClassifier, HIGH, defaults=DEEP_GP),
     "inducing points": lambda: fit(defaults=DEEP, n_inducing=7),
-    "sip": lambda: fit(SIPRegressor, defaults=TINY_SIP, max_iter=20),
+    "sip": lambda: fit(SIPRegressor, defaults=TINY_SIP),
     "own likelihood setting": lambda: fit(DVIPClassifier, HIGH, likelihood=RobustMax(error=0.05)),
 }
 
