@@ -129,7 +129,7 @@ _ALL = (
             },
         },
         CLASSIFICATION,
-        max_iter=10_000,
+        max_iter=20_000,
     ),
     Experiment(
         "large-classification",

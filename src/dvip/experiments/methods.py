@@ -23,7 +23,9 @@ SIP = {"regression": SIPRegressor}
 DEPTHS = (2, 3, 4, 5)
 PRIOR_SAMPLES = (10, 30, 40, 50)  # besides the default of 20
 ARCHITECTURES = ((10, 10, 10), (20, 20))
-# As the paper: the width of layers that read images.
+# The width of layers that read images is the paper's. At the default rate of 0.01, 50,000 steps of
+# DVIP 2 on MNIST left a good solution and did not come back.
+IMAGES = {"prior": "conv", "learning_rate": 0.003}
 IMAGE_UNITS = 30
 
 
@@ -64,7 +66,7 @@ def _all_methods() -> list[Method]:
             DVIP,
             {"n_layers": 1, "prior": "gp", "n_inducing": 100, "n_prior_samples": 2_000},
         ),
-        Method("vip-conv", "VIP conv", DVIP, {"n_layers": 1, "prior": "conv"}),
+        Method("vip-conv", "VIP conv", DVIP, {"n_layers": 1, **IMAGES}),
         Method("sgp", "SGP", DEEP_GP, {"n_layers": 1}),
         Method("sip", "SIP", SIP),
     ]
@@ -77,7 +79,7 @@ def _all_methods() -> list[Method]:
                 f"dvip-{depth}-conv",
                 f"DVIP {depth} conv",
                 DVIP,
-                {**layers, "prior": "conv", "n_units": IMAGE_UNITS},
+                {**layers, **IMAGES, "n_units": IMAGE_UNITS},
             ),
             Method(f"dvip-{depth}-alpha", f"DVIP {depth} α=0.5", DVIP, {**layers, "alpha": 0.5}),
             Method(f"dgp-{depth}", f"DGP {depth}", DEEP_GP, layers),
