@@ -121,6 +121,16 @@ def test_runs_that_diverged_are_counted(tmp_path):
     assert "(0, 1 diverged)" in text
 
 
+def test_the_best_coverage_is_the_honest_one(tmp_path):
+    for method, coverage in (("dvip-2", 0.96), ("dgp-2", 0.99), ("sgp", 0.80)):
+        run = Run("co2", method)
+        result = {**vars(run), "error": None, "seconds": 1.0, "cpu_seconds": 1.0}
+        Results(tmp_path).write(run, {**result, "metrics": {"coverage_95": coverage}})
+    text = markdown(summarise(EXPERIMENTS["co2"], Results(tmp_path)))
+    assert "**0.960 (1)**" in text
+    assert "**0.990" not in text
+
+
 def test_figure_shows_the_numbers(results):
     figure = scores_figure(summarise(UCI, results), "nll")
     boston, energy = figure.axes

@@ -107,7 +107,7 @@ _ALL = (
         "Gaps in the CO2 record of Mauna Loa",
         ("co2",),
         _named("dvip-2 dgp-2 sgp"),
-        REGRESSION,
+        (*REGRESSION, "coverage_95"),
         num_repeats=1,
     ),
     Experiment(

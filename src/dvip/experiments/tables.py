@@ -11,7 +11,14 @@ from dvip.experiments.summaries import Cell, Summary, higher_is_better
 __all__ = ["Row", "Table", "agreement", "markdown", "tables"]
 
 # Significant digits are those of the paper: two after the point, more where values are small.
-DIGITS = {"accuracy": 4, "log_likelihood": 3, "auc": 4, "cpu_seconds": 1, "seconds": 1}
+DIGITS = {
+    "accuracy": 4,
+    "log_likelihood": 3,
+    "auc": 4,
+    "coverage_95": 3,
+    "cpu_seconds": 1,
+    "seconds": 1,
+}
 MEANINGS = {
     "nll": "Test negative log-likelihood, lower is better",
     "rmse": "Test root mean squared error, lower is better",
@@ -19,6 +26,7 @@ MEANINGS = {
     "accuracy": "Test accuracy, higher is better",
     "log_likelihood": "Test log-likelihood, higher is better",
     "auc": "Test area under the ROC curve, higher is better",
+    "coverage_95": "Test rows inside 95 % intervals, 0.95 is best",
     "seconds": "Seconds of training",
     "cpu_seconds": "CPU seconds of training, over all cores",
     "nll_train": "Negative log-likelihood of training rows",
@@ -114,6 +122,8 @@ def _best(values: dict[tuple[str, str], Estimate | None], dataset: str, metric: 
     means = {m: v.mean for (d, m), v in values.items() if d == dataset and v is not None}
     if len(means) < 2:
         return None
+    if metric == "coverage_95":
+        return min(means, key=lambda method: abs(means[method] - 0.95))
     choose = max if higher_is_better(metric) else min
     return choose(means, key=means.__getitem__)
 
