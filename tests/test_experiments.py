@@ -4,12 +4,14 @@ import csv
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
@@ -104,6 +106,23 @@ def test_filters():
 def test_splits_have_prior_functions_of_their_own():
     states = [run.random_state for run in EXPERIMENTS["uci"].runs(["boston"], ["vip"])]
     assert len(set(states)) == 20
+
+
+def test_datasets_without_a_split_are_left_out_unless_named():
+    runs = EXPERIMENTS["uci"].runs(methods=["sgp"], splits=[5])  # protein has five
+    assert {run.dataset for run in runs} == set(EXPERIMENTS["uci"].datasets) - {"protein"}
+    with pytest.raises(ValueError, match="protein has no split 5: its last is 4"):
+        EXPERIMENTS["uci"].runs(["protein", "energy"], splits=[5])
+    with pytest.raises(ValueError, match="No dataset of uci has a split 20"):
+        EXPERIMENTS["uci"].runs(splits=[20])
+
+
+def test_a_shard_has_some_of_all_methods():
+    runs = EXPERIMENTS["uci"].runs()
+    for part in (1, 12):
+        chosen = shard(runs, part, 12)
+        assert {run.method for run in chosen} == set(EXPERIMENTS["uci"].methods)
+        assert chosen == sorted(chosen, key=runs.index)
 
 
 @given(st.integers(1, 30), st.integers(0, 50))
@@ -230,19 +249,87 @@ def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
     assert "metrics" not in result
 
 
-def test_a_process_that_dies_fails_its_runs_alone(tmp_path, monkeypatch):
+def test_a_run_that_fails_leaves_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "execute", _no_memory_on_split_0)
+    monkeypatch.setattr(Results, "write", lambda *_: None)
+    first, second = run_all(toy_runs(0, 1), tmp_path)
+    assert (first.state, second.state) == ("failed", "done")
+    assert first.message.startswith("JaxRuntimeError: RESOURCE_EXHAUSTED")
+    assert "\n" not in first.message
+
+
+def _no_memory_on_split_0(run, data):
+    if run.split == 0:
+        jnp.zeros(10**15)
+    return {"error": None, "seconds": 1.0}
+
+
+def test_scores_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "judge", lambda *_: {"metrics": {"nll": np.inf, "rmse": 1.0}})
+    (outcome,) = run_all(toy_runs(0), tmp_path)
+    assert outcome.state == "diverged"
+    text = (tmp_path / toy_runs(0)[0].path).read_text()
+    assert json.loads(text)["error"] == "The test part's nll are not finite."
+    assert "Infinity" not in text
+
+
+def test_a_process_that_dies_fails_its_run_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "do", _die_on_split_1)
     outcomes = run_all(toy_runs(0, 1, 2), tmp_path, jobs=2)
-    states = {outcome.run.split: outcome for outcome in outcomes}
-    assert states[1].state == "failed"
-    assert "killed" in states[1].message
+    states = {outcome.run.split: outcome.state for outcome in outcomes}
+    assert states == {0: "done", 1: "failed", 2: "done"}
     assert len(outcomes) == 3
+    assert all("killed" in o.message for o in outcomes if o.state == "failed")
 
 
 def _die_on_split_1(run, folder, data, force):
     if run.split == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return runner.Outcome(run, "done", 1.0)
+
+
+SLEEPING_RUNS = """
+import os, sys, time
+from pathlib import Path
+from dvip.experiments import runner
+from dvip.experiments.runs import Run
+
+def do(run, folder, data, force):
+    (folder / str(os.getpid())).touch()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    runner.do = do
+    runner.run_all([Run("toy", "vip", 0), Run("toy", "vip", 1)], Path(sys.argv[1]), jobs=2)
+"""
+
+
+def test_no_process_outlives_the_first(tmp_path):
+    program, folder = tmp_path / "sleeping_runs.py", tmp_path / "processes"
+    program.write_text(SLEEPING_RUNS)
+    folder.mkdir()
+    first = subprocess.Popen([sys.executable, program, folder])
+    wait_until(lambda: len(list(folder.iterdir())) == 2)
+    first.kill()
+    first.wait()
+    wait_until(lambda: not any(is_running(int(path.name)) for path in folder.iterdir()))
+
+
+def wait_until(happens, seconds=100):
+    for _ in range(10 * seconds):
+        if happens():
+            return
+        time.sleep(0.1)
+    raise AssertionError("It did not happen.")
+
+
+def is_running(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{process}/stat")
+    return not (stat.exists() and stat.read_text().rpartition(")")[2].split()[0] == "Z")
 
 
 def damaged(folder, content):
@@ -252,7 +339,21 @@ def damaged(folder, content):
     return path
 
 
-@pytest.mark.parametrize("content", ["", '{"dataset": "toy"', "[]", "{}", "null"])
+DAMAGED = ["", '{"dataset": "toy"', "[]", "{}", "null"]
+PARTS = ["error", "seconds", "metrics", "train_metrics", "rows", "calibration"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_results_with_a_part_missing_are_named(toy_results, tmp_path, part):
+    result = json.loads((toy_results / toy_runs(0)[0].path).read_text())
+    del result[part]
+    path = damaged(tmp_path, json.dumps(result))
+    with pytest.raises(ValueError, match=f"damaged .'{part}'.: delete it") as raised:
+        Results(tmp_path).find("toy", "vip-elbo", STEPS)
+    assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_damaged_results_are_named(tmp_path, content):
     path = damaged(tmp_path, content)
     with pytest.raises(ValueError, match="delete it, and run it again") as raised:
@@ -280,10 +381,11 @@ def test_command_writes_tables_and_figures(toy_results, tmp_path):
     result = command(*toy_command(out, "--split", "0", "--split", "1"))
     assert result.exit_code == 0, result.output
     assert "2 runs: 2 done." in result.stdout
-    table = (out / "prior-constraint.md").read_text()
+    table = (out / f"prior-constraint-max-iter-{STEPS}.md").read_text()
     assert "--max-iter 20" in table
     assert "(2)" in table
-    assert (out / "figures" / "prior-constraint-curves-toy.png").stat().st_size > 10_000
+    figure = out / "figures" / f"prior-constraint-max-iter-{STEPS}-curves-toy.png"
+    assert figure.stat().st_size > 10_000
     again = command(*toy_command(out, "--split", "0", "--split", "1"))
     assert "2 runs: 2 were there." in again.stdout
 
@@ -302,6 +404,7 @@ def test_command_lists_experiments():
         (["uci", "--dataset", "bosston"], "choose from boston"),
         (["uci", "--method", "dvip-9"], "choose from sgp"),
         (["uci", "--dataset", "boston", "--split", "20"], "its last is 19"),
+        (["uci", "--split", "20"], "No dataset of uci has a split 20"),
         (["uci", "--shard", "5/4"], "such as 3/20"),
     ],
 )
@@ -335,27 +438,22 @@ def _no_network(*_):
     raise OSError("no network in this test")
 
 
-def reproduce_process(out):
+def reproduce_process(out, stderr=subprocess.DEVNULL):
     splits = [word for split in range(3) for word in ("--split", str(split))]
     program = "from dvip.cli import main; main()"
     arguments = ["reproduce", *toy_command(out, *splits)]
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=stderr,
     )
 
 
-def kill_at_random_moments(out, number):
-    """Starts the command so many times and kills it each time, sooner or later."""
-    moments = random.Random(number)
-    for _ in range(number):
-        process = reproduce_process(out)
-        time.sleep(moments.uniform(0.5, 8.0))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        for path in out.rglob("*.json"):
-            json.loads(path.read_text())  # whole
+def kill(out, process):
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    for path in out.rglob("*.json"):
+        json.loads(path.read_text())  # whole
 
 
 def finish_and_compare(out, expected):
@@ -365,14 +463,32 @@ def finish_and_compare(out, expected):
 
 
 def test_killed_and_finished(toy_results, tmp_path):
-    kill_at_random_moments(tmp_path, 1)
+    """Killed after its first run, at the latest within its last."""
+    process = reproduce_process(tmp_path)
+    wait_until(lambda: list(tmp_path.rglob("*.json")))
+    kill(tmp_path, process)
+    assert len(stored(tmp_path)) < 3
     finish_and_compare(tmp_path, toy_results)
 
 
 @pytest.mark.faults
 def test_killed_ten_times_and_finished(toy_results, tmp_path):
-    kill_at_random_moments(tmp_path, 10)
+    moments = random.Random(0)
+    for _ in range(10):
+        process = reproduce_process(tmp_path)
+        time.sleep(moments.uniform(0.5, 8.0))
+        kill(tmp_path, process)
     finish_and_compare(tmp_path, toy_results)
+
+
+def test_ctrl_c_says_that_it_goes_on(tmp_path):
+    process = reproduce_process(tmp_path, stderr=subprocess.PIPE)
+    wait_until(lambda: list(tmp_path.rglob("*.json")))
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert re.search(rb"Stopped after [12] of 3 runs; the same command goes on.\n$", stderr)
+    assert b"Traceback" not in stderr
 
 
 # ------------------------------------------------------------------------------------ calibration

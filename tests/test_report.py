@@ -15,7 +15,7 @@ from dvip.experiments.calibration import class_calibration
 from dvip.experiments.figures import figures, scores_figure
 from dvip.experiments.grids import EXPERIMENTS
 from dvip.experiments.paper import paper_estimate
-from dvip.experiments.report import html_report
+from dvip.experiments.report import html_report, write_experiment
 from dvip.experiments.results import Results
 from dvip.experiments.runs import Run
 from dvip.experiments.summaries import summarise
@@ -25,16 +25,26 @@ UCI = EXPERIMENTS["uci"]
 SCRIPT = "<script>alert(1)</script>"
 
 
-def write(folder, dataset, method, nlls, error=None):
+def store(folder, run, metrics, **parts):
+    """A whole result with the given metrics and other parts."""
+    result = {
+        **vars(run),
+        "error": None,
+        "seconds": 10.0,
+        "cpu_seconds": 15.0,
+        "metrics": metrics,
+        "train_metrics": metrics,
+        "rows": {"train": 900, "test": 100},
+        "calibration": {"pit": [5] * 20, "coverage": [0.05 * k for k in range(1, 20)]},
+    }
+    Results(folder).write(run, result | parts)
+
+
+def write(folder, dataset, method, nlls, **parts):
     for split, nll in enumerate(nlls):
-        run = Run(dataset, method, split)
         metrics = {"nll": nll, "rmse": 1 + nll, "crps": 0.5}
-        result = {**vars(run), "error": error, "seconds": 10.0, "cpu_seconds": 15.0 + split}
-        if error is None:
-            calibration = {"pit": [5] * 20, "coverage": [0.05 * k for k in range(1, 20)]}
-            result |= {"metrics": metrics, "train_metrics": metrics, "calibration": calibration}
-            result["rows"] = {"train": 900, "test": 100}
-        Results(folder).write(run, result)
+        run = Run(dataset, method, split)
+        store(folder, run, metrics, cpu_seconds=15.0 + split, **parts)
 
 
 @pytest.fixture
@@ -49,7 +59,7 @@ def results(tmp_path):
 def test_the_paper_is_read():
     assert paper_estimate("uci", "energy", ("DVIP 3", ""), "nll") == (0.70, 0.01)
     assert paper_estimate("uci", "kin8nm", ("DGP 5", ""), "nll").mean == -1.30
-    assert paper_estimate("uci", "kin8nm", ("DVIP 3", ""), "nll").stderr == 0.005  # printed as 0.00
+    assert paper_estimate("uci", "kin8nm", ("DVIP 3", ""), "nll").stderr == 0
     mnist = paper_estimate("images", "mnist", ("DVIP 2", "conv first layer"), "accuracy")
     assert mnist.mean == pytest.approx(0.9839)
     assert paper_estimate("uci", "yacht", ("DVIP 3", ""), "nll") is None
@@ -84,6 +94,27 @@ def test_agreement_with_the_paper(tmp_path, nlls, agrees):
     assert summarise(UCI, Results(tmp_path)).cells["energy", "dvip-3"].agrees("nll") is agrees
 
 
+def test_an_error_of_zero_counts_as_half_of_the_last_digit(tmp_path):
+    write(tmp_path, "kin8nm", "dvip-3", [-1.125, -1.125])  # paper -1.13 ± 0.00
+    write(tmp_path, "kin8nm", "dvip-2", [-0.98, -0.98])  # paper -1.00 ± 0.00
+    summary = summarise(UCI, Results(tmp_path))
+    assert summary.cells["kin8nm", "dvip-3"].agrees("nll") is True
+    assert summary.cells["kin8nm", "dvip-2"].agrees("nll") is False
+    assert "| -1.13 ± 0.00 |" in markdown(summary)  # as printed
+
+
+def test_what_cannot_be_compared_is_not(tmp_path):
+    write(tmp_path, "naval", "dvip-3", [-6.0, -6.1])
+    cell = summarise(UCI, Results(tmp_path)).cells["naval", "dvip-3"]
+    assert cell.paper("rmse").mean == 0  # as printed
+    assert cell.agrees("rmse") is None
+    assert cell.agrees("nll") is True
+    write(tmp_path, "kin8nm", "dvip-3", [-1.0, -1.1])
+    gp_prior = summarise(EXPERIMENTS["gp-prior"], Results(tmp_path)).cells["kin8nm", "dvip-3"]
+    assert gp_prior.paper("cpu_seconds") is not None
+    assert gp_prior.agrees("cpu_seconds") is None  # of other machines
+
+
 def test_agreement_in_words(results):
     words = agreement(summarise(UCI, results), "nll")
     assert words.startswith("1 of 2 cells")  # boston is of one run, energy's SGP is 1.54 there
@@ -106,10 +137,40 @@ def test_markdown(results):
     assert "**0.70 ± 0.01**" in nll  # the paper's own, and its best of the two
 
 
+def test_the_papers_best_are_bold_whether_we_have_run_them_or_not(results):
+    """Energy: DVIP 3 and DVIP 4 have 0.70, of which we have the first. Boston: DVIP 3 is best."""
+    nll = markdown(summarise(UCI, results)).split("## ")[1]
+    assert nll.count("**0.70 ± 0.01**") == 1
+    write(results.folder, "energy", "dvip-4", [0.9])
+    write(results.folder, "kin8nm", "dgp-3", [-1.0])  # DGP 4 is the best there
+    nll = markdown(summarise(UCI, results)).split("## ")[1]
+    assert nll.count("**0.70 ± 0.01**") == 2
+    assert "| -1.32 ± 0.00 |" in nll
+
+
+def test_the_papers_figures_are_there_without_ours(results):
+    """SGP on boston was not run."""
+    assert "2.62 ± 0.05" in markdown(summarise(UCI, results))
+
+
+def test_mixed_settings_are_named(results):
+    assert "different settings" not in markdown(summarise(UCI, results))
+    store(results.folder, Run("energy", "sgp", 7), {"nll": 1.0}, settings={"learning_rate": 0.5})
+    words = "Runs of different settings are pooled in SGP on energy."
+    assert words in markdown(summarise(UCI, results))
+    assert words in html_report(results)
+
+
+def test_other_budgets_have_files_of_their_own(results):
+    own = write_experiment(summarise(UCI, results), results.folder)
+    store(results.folder, Run("energy", "dvip-3", max_iter=50), {"nll": 99.0})
+    others = write_experiment(summarise(UCI, results, 50), results.folder)
+    assert not set(own) & set(others)
+    assert results.folder / "uci-max-iter-50.md" in others
+
+
 def test_other_budgets_are_kept_apart(results):
-    run = Run("energy", "dvip-3", 0, 0, 50)
-    other = {"error": None, "seconds": 1.0, "cpu_seconds": 1.0, "metrics": {"nll": 99.0}}
-    Results(results.folder).write(run, {**vars(run), **other})
+    store(results.folder, Run("energy", "dvip-3", max_iter=50), {"nll": 99.0})
     assert summarise(UCI, results).cells["energy", "dvip-3"].ours("nll").mean < 1
     assert summarise(UCI, results, 50).cells["energy", "dvip-3"].ours("nll").mean == 99
 
@@ -123,9 +184,7 @@ def test_runs_that_diverged_are_counted(tmp_path):
 
 def test_the_best_coverage_is_the_honest_one(tmp_path):
     for method, coverage in (("dvip-2", 0.96), ("dgp-2", 0.99), ("sgp", 0.80)):
-        run = Run("co2", method)
-        result = {**vars(run), "error": None, "seconds": 1.0, "cpu_seconds": 1.0}
-        Results(tmp_path).write(run, {**result, "metrics": {"coverage_95": coverage}})
+        store(tmp_path, Run("co2", method), {"coverage_95": coverage})
     text = markdown(summarise(EXPERIMENTS["co2"], Results(tmp_path)))
     assert "**0.960 (1)**" in text
     assert "**0.990" not in text
@@ -165,10 +224,8 @@ def test_calibration_is_drawn(results):
 
 def write_classes(folder, method, confidence, correct):
     run = Run("mnist", method, max_iter=EXPERIMENTS["images"].max_iter)
-    metrics = {"accuracy": 0.98, "log_likelihood": -0.1}
     calibration = class_calibration(np.array(confidence), np.array(correct))
-    result = {**vars(run), "error": None, "seconds": 1.0, "cpu_seconds": 1.0, "metrics": metrics}
-    Results(folder).write(run, {**result, "calibration": calibration})
+    store(folder, run, {"accuracy": 0.98, "log_likelihood": -0.1}, calibration=calibration)
 
 
 def test_reliability_of_classes_is_drawn(tmp_path):
@@ -190,12 +247,10 @@ def test_times_have_neither_scores_nor_calibration(tmp_path):
     timing = EXPERIMENTS["timing"]
     for method, seconds in (("sgp", 2.0), ("vip", 1.0)):
         (run,) = timing.runs(["energy"], [method])
-        result = {**vars(run), "error": None, "seconds": seconds, "cpu_seconds": seconds}
-        Results(tmp_path).write(run, {**result, "calibration": {"pit": [1], "coverage": [1]}})
+        store(tmp_path, run, {"nll": 1.0}, seconds=seconds)
     assert set(figures(summarise(timing, Results(tmp_path)))) == {"times"}
     # The same number of steps without a training before it is another result.
-    untimed = Run("energy", "sgp", max_iter=timing.max_iter)
-    Results(tmp_path).write(untimed, {**vars(untimed), "error": None, "seconds": 9.0})
+    store(tmp_path, Run("energy", "sgp", max_iter=timing.max_iter), {"nll": 1.0}, seconds=9.0)
     cell = summarise(timing, Results(tmp_path)).cells["energy", "sgp"]
     assert cell.ours("seconds").mean == 2.0
 

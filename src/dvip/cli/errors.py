@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-__all__ = ["report", "reports_errors", "warn"]
+__all__ = ["INTERRUPTED", "report", "reports_errors", "warn"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from dvip.cli.errors import INTERRUPTED
 from dvip.experiments.grids import EXPERIMENTS, Experiment
 from dvip.experiments.report import html_report, write_experiment
 from dvip.experiments.results import Results
@@ -66,16 +67,21 @@ def reproduce_experiment(
         typer.echo(f"The times of {name} are its results: one run at a time.", err=True)
         jobs = 1
     display = Display(len(runs), jobs)
-    with display:
-        outcomes = run_all(
-            runs,
-            out,
-            data=data,
-            jobs=jobs,
-            force=force,
-            on_start=display.start,
-            on_end=display.end,
-        )
+    try:
+        with display:
+            outcomes = run_all(
+                runs,
+                out,
+                data=data,
+                jobs=jobs,
+                force=force,
+                on_start=display.start,
+                on_end=display.end,
+            )
+    except KeyboardInterrupt:
+        ended = f"{display.ended:,} of {len(runs):,} runs"
+        typer.echo(f"Stopped after {ended}; the same command goes on.", err=True)
+        raise typer.Exit(INTERRUPTED) from None
     report_outcomes(outcomes)
     show_tables(experiment, out, max_iter)
     if any(outcome.state == "failed" for outcome in outcomes):
@@ -137,7 +143,7 @@ def report_outcomes(outcomes: Sequence[Outcome]) -> None:
     """How many runs ended how, and why some failed."""
     counts = Counter(outcome.state for outcome in outcomes)
     parts = [f"{counts[state]:,} {words}" for state, words in STATES.items() if counts[state]]
-    typer.echo(f"{len(outcomes):,} runs: {', '.join(parts)}.")
+    typer.echo(f"{len(outcomes):,} runs: {', '.join(parts)}." if parts else "0 runs.")
     for message, number in Counter(
         outcome.message for outcome in outcomes if outcome.state == "failed"
     ).items():
@@ -166,8 +172,9 @@ class Display:
         self.live.stop()
 
     def start(self, run: Run) -> None:
-        """A run begins."""
-        self.running.append(run)
+        """A run begins, or begins again."""
+        if run not in self.running:
+            self.running.append(run)
 
     def end(self, outcome: Outcome) -> None:
         """A run ends, or is found to be there."""

@@ -131,9 +131,8 @@ def _points(summary: Summary, dataset: str, metric: str) -> list[_Point]:
     points = []
     for place, method in enumerate(summary.methods):
         cell = summary.cells.get((dataset, method))
-        if cell is None:
-            continue
-        pair = (("dvip", cell.ours(metric)), ("paper", cell.paper(metric)))
+        ours = None if cell is None else cell.ours(metric)
+        pair = (("dvip", ours), ("paper", summary.paper(dataset, method, metric)))
         known = [(source, value) for source, value in pair if value is not None]
         # Two of them stand one above the other.
         shifts = (-0.16, 0.16) if len(known) == 2 else (0.0,)

@@ -62,28 +62,38 @@ class Experiment:
         seeds: Sequence[int] = (),
         max_iter: int | None = None,
     ) -> list[Run]:
-        """The runs of the grid, or those of given datasets, methods, splits and seeds."""
+        """The runs of the grid, or those of given datasets, methods, splits and seeds.
+
+        Datasets that do not have a split are left out, unless they are asked for by name.
+        """
         _check_among("dataset", datasets, self.datasets, self.name)
         _check_among("method", methods, tuple(self.methods), self.name)
+        for dataset, split in product(datasets, splits):
+            if split not in _splits(dataset):
+                last = _splits(dataset)[-1]
+                raise ValueError(f"{dataset} has no split {split}: its last is {last}.")
         chosen = [
             Run(dataset, method, split, seed, max_iter or self.max_iter, self.timed)
             for dataset in datasets or self.datasets
             for split, seed in self._repeats(dataset, splits, seeds)
             for method in methods or self.methods
         ]
+        if not chosen:
+            raise ValueError(f"No dataset of {self.name} has a split {splits[0]}.")
         return sorted(chosen, key=lambda run: (run.seed, run.split))
 
     def _repeats(
         self, dataset: str, splits: Sequence[int], seeds: Sequence[int]
     ) -> list[tuple[int, int]]:
-        num_splits = DATASETS[dataset].num_splits or NUM_RANDOM_SPLITS
-        default_splits = range(num_splits)
-        default_seeds = range(NUM_SEEDS if num_splits == 1 else 1)
-        for split in splits:
-            if split not in default_splits:
-                raise ValueError(f"{dataset} has no split {split}: its last is {num_splits - 1}.")
-        repeats = list(product(splits or default_splits, seeds or default_seeds))
+        default_splits = _splits(dataset)
+        default_seeds = range(NUM_SEEDS if len(default_splits) == 1 else 1)
+        chosen = [split for split in splits if split in default_splits]
+        repeats = list(product(chosen if splits else default_splits, seeds or default_seeds))
         return repeats if splits or seeds else repeats[: self.num_repeats]
+
+
+def _splits(dataset: str) -> range:
+    return range(DATASETS[dataset].num_splits or NUM_RANDOM_SPLITS)
 
 
 def _check_among(what: str, given: Sequence[str], known: Sequence[str], experiment: str) -> None:
@@ -191,7 +201,7 @@ _ALL = (
             **_named(DVIPS, "BNN prior"),
             "vip-gp": ("VIP", "GP prior"),
             **{f"dvip-{depth}-gp": (f"DVIP {depth}", "GP prior") for depth in range(2, 6)},
-            "dvip-3-gp-s40": ("DVIP 3", "GP prior"),
+            "dvip-3-gp-s40": ("DVIP 3", "GP prior, S=40"),
             **_named(f"sgp {DGPS}"),
         },
         (*REGRESSION, "cpu_seconds"),

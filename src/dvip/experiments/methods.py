@@ -66,7 +66,7 @@ def _all_methods() -> list[Method]:
             DVIP,
             {"n_layers": 1, "prior": "gp", "n_inducing": 100, "n_prior_samples": 2_000},
         ),
-        Method("vip-conv", "VIP conv", DVIP, {"n_layers": 1, **IMAGES}),
+        Method("vip-conv", "VIP conv", DVIP, {"n_layers": 1, "alpha": 0.5, **IMAGES}),
         Method("sgp", "SGP", DEEP_GP, {"n_layers": 1}),
         Method("sip", "SIP", SIP),
     ]

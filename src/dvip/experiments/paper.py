@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 __all__ = ["Estimate", "paper_estimate"]
 
-# A standard error printed as 0.00 is below 0.005.
-SMALLEST_STDERR = 0.005
 # Ours is a share of one.
 PERCENT = ("accuracy",)
 
@@ -32,7 +30,7 @@ def _table() -> dict[tuple[str, str, str, str, str], Estimate]:
         unit = 0.01 if row["metric"] in PERCENT else 1.0
         mean, stderr = unit * float(row["mean"]), unit * float(row["stderr"])
         key = (row["experiment"], row["dataset"], row["method"], row["variant"], row["metric"])
-        table[key] = Estimate(mean, stderr or unit * SMALLEST_STDERR)
+        table[key] = Estimate(mean, stderr)
     return table
 
 

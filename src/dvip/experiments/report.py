@@ -13,7 +13,7 @@ from dvip.experiments.figures import figures
 from dvip.experiments.grids import EXPERIMENTS
 from dvip.experiments.results import Results
 from dvip.experiments.summaries import Summary, summarise
-from dvip.experiments.tables import Table, agreement, markdown, tables
+from dvip.experiments.tables import Table, agreement, markdown, mixture, tables
 from dvip.files import replace_file
 
 __all__ = ["html_report", "write_experiment"]
@@ -63,9 +63,12 @@ img.broad { min-width: 640px; }
 
 def write_experiment(summary: Summary, folder: Path) -> list[Path]:
     """Writes an experiment's tables and figures beside its results; returns the files."""
-    pages = {folder / f"{summary.experiment.name}.md": markdown(summary).encode()}
+    stem = summary.experiment.name
+    if summary.max_iter != summary.experiment.max_iter:
+        stem += f"-max-iter-{summary.max_iter}"
+    pages = {folder / f"{stem}.md": markdown(summary).encode()}
     for name, figure in figures(summary).items():
-        path = folder / "figures" / f"{summary.experiment.name}-{name}.png"
+        path = folder / "figures" / f"{stem}-{name}.png"
         pages[path] = _image(figure, "png")
     for path, content in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,8 +82,8 @@ def html_report(results: Results) -> str:
     summaries = [summary for summary in summaries if summary.cells]
     if not summaries:
         raise ValueError(
-            f"{results.folder} has no results: make some with `dvip reproduce uci --out "
-            f"{results.folder}`."
+            f"{results.folder} has no results at the experiments' own numbers of steps: make some "
+            f"with `dvip reproduce uci --out {results.folder}`."
         )
     links = "".join(
         f'<a href="#{s.experiment.name}">{escape(s.experiment.title)}</a>' for s in summaries
@@ -92,8 +95,10 @@ def html_report(results: Results) -> str:
         f"<title>dvip: results</title><style>{STYLE}</style></head><body><main>"
         "<h1>Deep variational implicit processes: results beside the paper's</h1>"
         "<p>Means over splits or seeds with standard errors, in brackets the number of runs. Rows "
-        "named <em>paper</em> are what the paper prints. The best of each column is bold, among "
-        f"ours and among the paper's.</p><nav>{links}</nav>{sections}</main></body></html>\n"
+        "named <em>paper</em> are what the paper prints. The best mean of each column is bold, "
+        "among ours, however many runs they are of, and among all of the paper's. Runs with "
+        "<code>--max-iter</code> have tables of their own, which are not on this page.</p>"
+        f"<nav>{links}</nav>{sections}</main></body></html>\n"
     )
 
 
@@ -109,6 +114,8 @@ def _section(summary: Summary) -> str:
     ]
     if calibration:
         parts += ["<h3>Calibration</h3>", *(_figure(*item) for item in calibration.items())]
+    if summary.mixed:
+        parts.append(f"<p>{escape(mixture(summary))}</p>")
     return "".join([*parts, _diverged(summary), "</section>"])
 
 

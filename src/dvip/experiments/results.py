@@ -20,6 +20,17 @@ __all__ = ["Results"]
 LOCKS = ".locks"
 
 
+# What a result has, and one of a training that did not diverge.
+ALWAYS = ("error", "seconds", "cpu_seconds")
+WITHOUT_ERROR = ("metrics", "train_metrics", "rows", "calibration")
+
+
+def _check(result: dict[str, Any]) -> None:
+    """Raises a KeyError if something is missing."""
+    for name in (*ALWAYS, *(WITHOUT_ERROR if result["error"] is None else ())):
+        result[name]
+
+
 class Results:
     """What runs gave, by run."""
 
@@ -44,6 +55,7 @@ class Results:
             result = json.loads(path.read_bytes())
             known = [field.name for field in fields(Run) if field.name in result]
             run = Run(**{name: result[name] for name in known})
+            _check(result)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}): delete it, and run it again.") from None
         if self.folder / run.path != path:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from random import Random
+from threading import Thread
 
 from dvip.experiments.results import Results
 from dvip.experiments.runs import Run, execute
@@ -34,8 +36,15 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def shard(runs: Sequence[Run], part: int, parts: int) -> list[Run]:
-    """Part 1, ..., `parts` of the runs: every one is in exactly one part."""
-    return list(runs[part - 1 :: parts])
+    """Part 1, ..., `parts` of the runs: every one is in exactly one part.
+
+    The order of a grid has a period, the number of its methods; shuffled, each part has some of
+    all of them.
+    """
+    shuffled = list(runs)
+    Random(0).shuffle(shuffled)
+    chosen = set(shuffled[part - 1 :: parts])
+    return [run for run in runs if run in chosen]
 
 
 def run_all(
@@ -81,8 +90,11 @@ def do(run: Run, folder: Path, data: Path | None, force: bool) -> Outcome:
             return Outcome(run, "skipped")
         try:
             result = execute(run, data)
-        except (ValueError, OSError, MemoryError) as error:
-            return Outcome(run, "failed", message=str(error) or type(error).__name__)
+        except Exception as error:
+            # One run that fails, for want of memory or whatever it may be, does not end the others.
+            name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            return Outcome(run, "failed", message=f"{name}{first_line}")
         results.write(run, result)
     state = "diverged" if result["error"] else "done"
     return Outcome(run, state, result["seconds"], result["error"] or "")
@@ -97,32 +109,50 @@ def _run_in_processes(
     on_start: Callable[[Run], None],
     ended: Callable[[Outcome], None],
 ) -> None:
-    """`jobs` processes that each do a run after another. A process that dies fails its runs."""
-    waiting = list(reversed(runs))
+    """`jobs` processes that each do a run after another. A process that dies fails its run."""
     _share_cores(max(1, (os.cpu_count() or 1) // jobs))
+
+    def submit(pool: ProcessPoolExecutor, run: Run) -> Future[Outcome]:
+        on_start(run)
+        return pool.submit(do, run, folder, data, force)
+
+    waiting = list(reversed(runs))
     while waiting:
-        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_leave_interrupts)
-        running: dict[Future[Outcome], Run] = {}
-        try:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    run = waiting.pop()
-                    on_start(run)
-                    running[pool.submit(do, run, folder, data, force)] = run
-                done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    outcome = future.result()
-                    del running[future]
-                    ended(outcome)
-        except BrokenProcessPool:
-            for run in running.values():
+        # If a process dies, all that was under way is lost; alone, each shows whether it was to
+        # blame.
+        for run in _empty(waiting, jobs, submit, ended):
+            if _empty([run], 1, submit, ended):
                 message = "its process was killed, perhaps for want of memory"
                 ended(Outcome(run, "failed", message=message))
-        except BaseException:
-            _kill(pool)
-            raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _empty(
+    waiting: list[Run],
+    jobs: int,
+    submit: Callable[[ProcessPoolExecutor, Run], Future[Outcome]],
+    ended: Callable[[Outcome], None],
+) -> list[Run]:
+    """Does the runs that wait, from the last on; returns those under way when a process died."""
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_follow_parent)
+    running: dict[Future[Outcome], Run] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running[submit(pool, waiting[-1])] = waiting[-1]
+                waiting.pop()
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda future: future.exception() is not None):
+                outcome = future.result()
+                del running[future]
+                ended(outcome)
+    except BrokenProcessPool:
+        return list(running.values())
+    except BaseException:
+        _kill(pool)
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return []
 
 
 def _share_cores(threads: int) -> None:
@@ -134,9 +164,17 @@ def _share_cores(threads: int) -> None:
         os.environ.setdefault(name, str(threads))
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is the first process's to answer."""
+def _follow_parent() -> None:
+    """Ctrl-C is the first process's to answer, and no process outlives it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=end_with_parent, daemon=True).start()
 
 
 def _kill(pool: ProcessPoolExecutor) -> None:

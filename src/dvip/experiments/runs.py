@@ -1,5 +1,6 @@
 """One run: a method trained on one split of one dataset, and all that is reported of it."""
 
+import math
 import platform
 import time
 from collections.abc import Iterator
@@ -89,7 +90,12 @@ def execute(run: Run, data: Path | None = None) -> dict[str, Any]:
         result |= fit(estimator, split)
     if result["error"] is None:
         result["bound"] = float(estimator.bound_history_[-1])
-        result |= judge(estimator, split)
+        judged = judge(estimator, split)
+        infinite = [name for name, score in judged["metrics"].items() if not math.isfinite(score)]
+        if infinite:
+            result["error"] = f"The test part's {' and '.join(infinite)} are not finite."
+        else:
+            result |= judged
     result["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     return result
 

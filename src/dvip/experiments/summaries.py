@@ -15,7 +15,11 @@ from dvip.experiments.results import Results
 __all__ = ["Cell", "Summary", "higher_is_better", "summarise", "value_of"]
 
 HIGHER_IS_BETTER = ("accuracy", "log_likelihood", "auc")
+TIMES = ("seconds", "cpu_seconds")
 TRAIN = "_train"
+# What the paper prints as a standard error of 0.00 counts as this much, of a percentage or not.
+SMALLEST_STDERR = {"accuracy": 0.00005}
+SMALLEST_STDERR_OTHERWISE = 0.005
 
 
 def higher_is_better(metric: str) -> bool:
@@ -72,15 +76,28 @@ class Cell:
     def agrees(self, metric: str) -> bool | None:
         """Whether ours is better than the paper's or within two combined standard errors.
 
-        None where either is missing, or ours is of a single run.
+        None where either is missing or ours is of a single run, for times, which are of other
+        machines, and where the paper prints 0.00, with which nothing can agree or disagree.
         """
         ours, paper = self.ours(metric), self.paper(metric)
         if ours is None or paper is None or math.isnan(ours.stderr):
             return None
+        if metric in TIMES or paper.mean == 0:
+            return None
+        paper_stderr = paper.stderr or SMALLEST_STDERR.get(metric, SMALLEST_STDERR_OTHERWISE)
         worse = ours.mean - paper.mean
         if higher_is_better(metric):
             worse = -worse
-        return worse <= 2 * math.hypot(ours.stderr, paper.stderr)
+        return worse <= 2 * math.hypot(ours.stderr, paper_stderr)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether runs of different settings are pooled here, such as of different releases."""
+        settings = [
+            {k: v for k, v in r.get("settings", {}).items() if k != "random_state"}
+            for r in self.results
+        ]
+        return any(other != settings[0] for other in settings)
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,16 @@ class Summary:
     def methods(self) -> list[str]:
         """Methods with results, in the order of the grid."""
         return [name for name in self.experiment.methods if any(name == m for _, m in self.cells)]
+
+    def paper(self, dataset: str, method: str, metric: str) -> Estimate | None:
+        """The paper's figure, also where there is no result of ours."""
+        names = self.experiment.methods[method]
+        return paper_estimate(self.experiment.name, dataset, names, metric)
+
+    @property
+    def mixed(self) -> list[Cell]:
+        """Cells that pool runs of different settings."""
+        return [cell for cell in self.cells.values() if cell.is_mixed]
 
     def metrics(self) -> Iterator[str]:
         """Metrics of the experiment that any cell has."""

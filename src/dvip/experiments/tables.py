@@ -1,14 +1,15 @@
 """Tables of an experiment: ours beside the paper's, the best in bold, the number of runs shown."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from dvip.experiments.methods import METHODS
 from dvip.experiments.paper import Estimate
 from dvip.experiments.summaries import Cell, Summary, higher_is_better
 
-__all__ = ["Row", "Table", "agreement", "markdown", "tables"]
+__all__ = ["Row", "Table", "agreement", "markdown", "mixture", "tables"]
 
 # Significant digits are those of the paper: two after the point, more where values are small.
 DIGITS = {
@@ -72,9 +73,16 @@ def agreement(summary: Summary, metric: str) -> str:
     )
 
 
+def mixture(summary: Summary) -> str:
+    """Which means are over runs of different settings; nothing if none is."""
+    names = [f"{METHODS[cell.method].label} on {cell.dataset}" for cell in summary.mixed]
+    return f"Runs of different settings are pooled in {', '.join(names)}." if names else ""
+
+
 def markdown(summary: Summary) -> str:
     """All tables of an experiment."""
     parts = [f"# {summary.experiment.title}", _about(summary)]
+    parts += [mixture(summary)] if summary.mixed else []
     for table in tables(summary):
         parts += [f"## {table.title}", _markdown_table(table)]
         verdict = agreement(summary, table.metric)
@@ -89,43 +97,52 @@ def _about(summary: Summary) -> str:
     return (
         f"`dvip reproduce {summary.experiment.name}{steps}`. Means over splits or seeds with "
         "standard errors, in brackets the number of runs; below each, what the paper has. The best "
-        "of each column is bold, among ours and among the paper's."
+        "mean of each column is bold, among ours, however many runs they are of, and among all of "
+        "the paper's."
     )
 
 
 def _table(summary: Summary, metric: str) -> Table:
     datasets = tuple(summary.datasets)
+    ours = {key: cell.ours(metric) for key, cell in summary.cells.items()}
+    # The paper's best may be a method that we have not run.
+    paper = {
+        (dataset, method): summary.paper(dataset, method, metric)
+        for dataset, method in product(datasets, summary.experiment.methods)
+    }
+    our_best = {dataset: _best(ours, dataset, metric) for dataset in datasets}
+    paper_best = {dataset: _best(paper, dataset, metric) for dataset in datasets}
     rows = []
-    for source in ("dvip", "paper"):
-        values = {
-            (dataset, method): cell.ours(metric) if source == "dvip" else cell.paper(metric)
-            for (dataset, method), cell in summary.cells.items()
-        }
-        best = {dataset: _best(values, dataset, metric) for dataset in datasets}
-        for method in summary.methods:
-            found = [values.get((dataset, method)) for dataset in datasets]
-            if source == "paper" and not any(found):
-                continue
-            cells = [summary.cells.get((dataset, method)) for dataset in datasets]
-            texts = [_text(value, metric) for value in found]
-            if source == "dvip":
-                texts = [f"{t} {_runs(c, t)}".strip() for t, c in zip(texts, cells, strict=True)]
-            emphasis = [best[dataset] == method for dataset in datasets]
-            rows.append(Row(METHODS[method].label, source, tuple(texts), tuple(emphasis)))
-    order = [METHODS[method].label for method in summary.methods]
-    rows.sort(key=lambda row: order.index(row.method))  # stable: ours, then the paper's
+    for method in summary.methods:
+        label = METHODS[method].label
+        texts = []
+        for dataset in datasets:
+            text = _text(ours.get((dataset, method)), metric)
+            runs = _runs(summary.cells.get((dataset, method)), text)
+            texts.append(f"{text} {runs}".strip())
+        best = tuple(method in our_best[dataset] for dataset in datasets)
+        rows.append(Row(label, "dvip", tuple(texts), best))
+        texts = [_text(paper[dataset, method], metric, small_digits=2) for dataset in datasets]
+        if any(texts):
+            best = tuple(method in paper_best[dataset] for dataset in datasets)
+            rows.append(Row(label, "paper", tuple(texts), best))
     return Table(metric, MEANINGS[metric], datasets, tuple(rows))
 
 
-def _best(values: dict[tuple[str, str], Estimate | None], dataset: str, metric: str) -> str | None:
-    """The method with the best mean; none where there is nothing to choose from."""
+def _best(values: Mapping[tuple[str, str], Estimate | None], dataset: str, metric: str) -> set[str]:
+    """The methods with the best mean, more than one if they are equal; none if there is one."""
     means = {m: v.mean for (d, m), v in values.items() if d == dataset and v is not None}
     if len(means) < 2:
-        return None
+        return set()
+    badness = {method: _badness(mean, metric) for method, mean in means.items()}
+    return {method for method, bad in badness.items() if bad == min(badness.values())}
+
+
+def _badness(mean: float, metric: str) -> float:
+    """The lower, the better."""
     if metric == "coverage_95":
-        return min(means, key=lambda method: abs(means[method] - 0.95))
-    choose = max if higher_is_better(metric) else min
-    return choose(means, key=means.__getitem__)
+        return abs(mean - 0.95)
+    return -mean if higher_is_better(metric) else mean
 
 
 def _runs(cell: Cell | None, value: str) -> str:
@@ -136,10 +153,11 @@ def _runs(cell: Cell | None, value: str) -> str:
     return f"({len(cell.finished)}{diverged})"
 
 
-def _text(value: Estimate | None, metric: str) -> str:
+def _text(value: Estimate | None, metric: str, *, small_digits: int = 4) -> str:
+    """A mean and its standard error, small means with more digits."""
     if value is None:
         return ""
-    digits = DIGITS.get(metric, 2 if abs(value.mean) >= 0.1 else 4)
+    digits = DIGITS.get(metric, 2 if abs(value.mean) >= 0.1 else small_digits)
     stderr = "" if math.isnan(value.stderr) else f" ± {value.stderr:.{digits}f}"
     return f"{value.mean:.{digits}f}{stderr}"
 
