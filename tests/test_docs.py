@@ -46,7 +46,7 @@ def test_commands_of_the_readme_exist():
 
 
 def test_links_inside_the_repository_lead_somewhere():
-    for page in PAGES:
+    for page in (*PAGES, ROOT / "results" / "README.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 

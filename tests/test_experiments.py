@@ -264,6 +264,14 @@ def _no_memory_on_split_0(run, data):
     return {"error": None, "seconds": 1.0}
 
 
+def test_a_dataset_that_is_not_whole_is_refused(tmp_path, monkeypatch):
+    toy = replace(DATASETS["toy"], rows=700)
+    monkeypatch.setattr(runs, "DATASETS", {"toy": toy})
+    (outcome,) = run_all(toy_runs(0), tmp_path)
+    assert outcome.state == "failed"
+    assert outcome.message.startswith("toy has 600 rows here and should have 700")
+
+
 def test_scores_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "judge", lambda *_: {"metrics": {"nll": np.inf, "rmse": 1.0}})
     (outcome,) = run_all(toy_runs(0), tmp_path)
