@@ -1,5 +1,6 @@
 """`dvip reproduce`: an experiment of the paper, its runs and then its tables and figures."""
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -159,7 +160,8 @@ class Display:
         self.total, self.jobs = total, jobs
         self.ended = 0
         self.seconds: list[float] = []
-        self.running: list[Run] = []
+        # When each of them began.
+        self.running: dict[Run, float] = {}
         self.console = Console(stderr=True)
         self.live = Live(console=self.console, get_renderable=self._text, refresh_per_second=2)
 
@@ -173,18 +175,16 @@ class Display:
 
     def start(self, run: Run) -> None:
         """A run begins, or begins again."""
-        if run not in self.running:
-            self.running.append(run)
+        self.running[run] = time.monotonic()
 
     def end(self, outcome: Outcome) -> None:
         """A run ends, or is found to be there."""
         self.ended += 1
-        if outcome.run in self.running:
-            self.running.remove(outcome.run)
+        began = self.running.pop(outcome.run, None)
         if outcome.state == "skipped":
             return
-        if outcome.state == "done":
-            self.seconds.append(outcome.seconds)
+        if outcome.state == "done" and began is not None:
+            self.seconds.append(time.monotonic() - began)
         self.console.print(
             Text(f"[{self.ended}/{self.total}] {outcome.run}: {self._words(outcome)}")
         )
