@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dvip import DVIPRegressor
-from dvip.cli import app
+from dvip.cli import app, reproducing
 from dvip.data import DATASETS, load_split
 from dvip.experiments import runner, runs
 from dvip.experiments.calibration import LEVELS, class_calibration, interval_calibration
@@ -487,6 +488,19 @@ def test_killed_ten_times_and_finished(toy_results, tmp_path):
         time.sleep(moments.uniform(0.5, 8.0))
         kill(tmp_path, process)
     finish_and_compare(tmp_path, toy_results)
+
+
+def test_progress_estimates_the_time_left(capsys, monkeypatch):
+    """A run of a minute in all, of which training took 5 s, and two are left."""
+    clock = iter([0.0, 60.0])
+    monkeypatch.setattr(reproducing, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    first, second, _ = toy_runs(0, 1, 2)
+    with reproducing.Display(total=4, jobs=1) as display:
+        display.end(runner.Outcome(second, "skipped"))
+        display.start(first)
+        assert "1 of 4 done, 1 running, 2 left" in str(display._text())
+        display.end(runner.Outcome(first, "done", 5.0))
+    assert capsys.readouterr().err == f"[2/4] {first}: 5 s, about 2 min left\n"
 
 
 def test_ctrl_c_says_that_it_goes_on(tmp_path):
