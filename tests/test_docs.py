@@ -51,6 +51,15 @@ def test_links_inside_the_repository_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_results_in_the_readme_are_those_in_the_repository():
+    rows = re.findall(
+        r"^\| .*\| (?:dvip|paper) \|.*$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    nll = (ROOT / "results" / "uci.md").read_text().split("\n## ")[1]
+    assert rows == re.findall(r"^\| .*\| (?:dvip|paper) \|.*$", nll, re.MULTILINE)
+    assert len(rows) > 10
+
+
 def test_every_prior_is_documented():
     page = (ROOT / "docs/priors.md").read_text()
     for name, process in PROCESSES.items():

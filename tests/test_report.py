@@ -18,7 +18,7 @@ from dvip.experiments.paper import paper_estimate
 from dvip.experiments.report import html_report, write_experiment
 from dvip.experiments.results import Results
 from dvip.experiments.runs import Run
-from dvip.experiments.summaries import summarise
+from dvip.experiments.summaries import summarise, summarise_all
 from dvip.experiments.tables import agreement, markdown
 
 UCI = EXPERIMENTS["uci"]
@@ -158,7 +158,7 @@ def test_mixed_settings_are_named(results):
     store(results.folder, Run("energy", "sgp", 7), {"nll": 1.0}, settings={"learning_rate": 0.5})
     words = "Runs of different settings are pooled in SGP on energy."
     assert words in markdown(summarise(UCI, results))
-    assert words in html_report(results)
+    assert words in html_report(summarise_all(results))
 
 
 def test_other_budgets_have_files_of_their_own(results):
@@ -237,7 +237,7 @@ def test_reliability_of_classes_is_drawn(tmp_path):
     vip, dvip = (axes.collections[0].get_offsets() for axes in drawn["reliability"].axes)
     np.testing.assert_allclose(vip, [[0.5, 0.5], [0.91, 1.0]])
     np.testing.assert_allclose(dvip, [[0.99, 0.5]])
-    page = html_report(Results(tmp_path))
+    page = html_report(summarise_all(Results(tmp_path)))
     assert "How often the predicted class was right" in page
     # Ten classes have no area under the curve: no table, and no number of runs without a value.
     assert "ROC" not in markdown(summary)
@@ -257,13 +257,13 @@ def test_times_have_neither_scores_nor_calibration(tmp_path):
 
 def test_page_is_self_contained_and_escaped(results):
     write(results.folder, "energy", "vip", [0.0], error=SCRIPT)
-    page = html_report(results)
+    page = html_report(summarise_all(results))
     assert SCRIPT not in page
     assert "&lt;script&gt;" in page
     assert not re.findall(r'(?:src|href)="(?!data:|#)', page)
     assert "@import" not in page
     assert "0.70 ± 0.06 (3)" in page
-    assert html_report(results) == page  # the same results give the same page
+    assert html_report(summarise_all(results)) == page  # the same results give the same page
 
 
 def test_report_command(results, tmp_path):
@@ -276,6 +276,18 @@ def test_report_command(results, tmp_path):
     assert CliRunner().invoke(app, with_tables).exit_code == 0
     assert "0.70 ± 0.06 (3)" in (results.folder / "uci.md").read_text()
     assert (results.folder / "figures" / "uci-scores.png").exists()
+
+
+def test_report_of_another_budget(results, tmp_path):
+    store(results.folder, Run("energy", "dvip-3", max_iter=50), {"nll": 99.0})
+    out = tmp_path / "report.html"
+    arguments = ["report", str(results.folder), "--out", str(out), "--max-iter", "50", "--tables"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    page = out.read_text()
+    assert "dvip reproduce uci --max-iter 50" in page
+    assert "99.00 (1)" in page
+    assert "0.70 ± 0.06 (3)" not in page
+    assert "99.00 (1)" in (results.folder / "uci-max-iter-50.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -304,7 +316,7 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 @pytest.mark.parametrize("width", [1280, 500])  # 500 is the least that a window can have
 def test_page_in_a_browser(results, tmp_path, width):
     """It draws, and nothing but tables and figures in their frames is wider than the window."""
-    page = html_report(results)
+    page = html_report(summarise_all(results))
     measure = "<script>document.title = document.documentElement.scrollWidth</script>"
     path = tmp_path / "report.html"
     path.write_text(page.replace("</body>", f"{measure}</body>"))

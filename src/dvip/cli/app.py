@@ -366,6 +366,9 @@ def report(
         bool,
         typer.Option("--tables", help="Write Markdown tables and PNG figures into RESULTS too."),
     ] = False,
+    max_iter: Annotated[
+        int | None, typer.Option(min=1, help="The runs of `dvip reproduce --max-iter` instead.")
+    ] = None,
 ) -> None:
     """Write one HTML page of all results: tables, figures, calibration.
 
@@ -373,10 +376,11 @@ def report(
     Examples:
       dvip report results
       dvip report results --out report.html --tables
+      dvip report results --max-iter 2000
     """
     from dvip.cli.reproducing import write_report
 
-    write_report(results, out, tables_too=tables)
+    write_report(results, out, tables_too=tables, max_iter=max_iter)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from dvip.experiments.report import html_report, write_experiment
 from dvip.experiments.results import Results
 from dvip.experiments.runner import Outcome, parse_shard, run_all, shard
 from dvip.experiments.runs import Run
-from dvip.experiments.summaries import summarise
+from dvip.experiments.summaries import summarise, summarise_all
 from dvip.experiments.tables import Table, agreement, tables
 from dvip.files import replace_file
 
@@ -122,29 +122,29 @@ def print_table(table: Table) -> None:
     console.print(shown)
 
 
-def write_report(folder: Path, out: Path, *, tables_too: bool = False) -> None:
+def write_report(folder: Path, out: Path, *, tables_too: bool, max_iter: int | None) -> None:
     """Writes one HTML page of all results in a folder, and on request its parts beside them."""
     if not folder.is_dir():
         raise ValueError(f"There is no folder {folder}: `dvip reproduce --out` makes one.")
     if out.is_dir():
         raise ValueError(f"{out} is a folder: give the name of a file, such as report.html.")
-    page = html_report(Results(folder)).encode()
+    summaries = summarise_all(Results(folder), max_iter)
+    page = html_report(summaries).encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, page)
     typer.echo(f"Wrote {out} ({len(page) / 1e6:.1f} MB): open it in a browser.")
     if tables_too:
-        for experiment in EXPERIMENTS.values():
-            summary = summarise(experiment, Results(folder))
-            if summary.cells:
-                write_experiment(summary, folder)
-                typer.echo(f"Wrote {folder / experiment.name}.md and its figures.")
+        for summary in summaries:
+            table, *_ = write_experiment(summary, folder)
+            typer.echo(f"Wrote {table} and its figures.")
 
 
 def report_outcomes(outcomes: Sequence[Outcome]) -> None:
     """How many runs ended how, and why some failed."""
     counts = Counter(outcome.state for outcome in outcomes)
     parts = [f"{counts[state]:,} {words}" for state, words in STATES.items() if counts[state]]
-    typer.echo(f"{len(outcomes):,} runs: {', '.join(parts)}." if parts else "0 runs.")
+    total = "1 run" if len(outcomes) == 1 else f"{len(outcomes):,} runs"
+    typer.echo(f"{total}: {', '.join(parts)}." if parts else f"{total}.")
     for message, number in Counter(
         outcome.message for outcome in outcomes if outcome.state == "failed"
     ).items():

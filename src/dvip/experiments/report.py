@@ -1,7 +1,7 @@
 """One self-contained page of all results: tables, figures and calibration, without a network."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from io import BytesIO
 from pathlib import Path
@@ -10,10 +10,8 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from dvip.experiments.figures import figures
-from dvip.experiments.grids import EXPERIMENTS
-from dvip.experiments.results import Results
-from dvip.experiments.summaries import Summary, summarise
-from dvip.experiments.tables import Table, agreement, markdown, mixture, tables
+from dvip.experiments.summaries import Summary
+from dvip.experiments.tables import Table, agreement, command, markdown, mixture, tables
 from dvip.files import replace_file
 
 __all__ = ["html_report", "write_experiment"]
@@ -76,15 +74,8 @@ def write_experiment(summary: Summary, folder: Path) -> list[Path]:
     return list(pages)
 
 
-def html_report(results: Results) -> str:
+def html_report(summaries: Sequence[Summary]) -> str:
     """The whole page."""
-    summaries = [summarise(experiment, results) for experiment in EXPERIMENTS.values()]
-    summaries = [summary for summary in summaries if summary.cells]
-    if not summaries:
-        raise ValueError(
-            f"{results.folder} has no results at the experiments' own numbers of steps: make some "
-            f"with `dvip reproduce uci --out {results.folder}`."
-        )
     links = "".join(
         f'<a href="#{s.experiment.name}">{escape(s.experiment.title)}</a>' for s in summaries
     )
@@ -96,8 +87,7 @@ def html_report(results: Results) -> str:
         "<h1>Deep variational implicit processes: results beside the paper's</h1>"
         "<p>Means over splits or seeds with standard errors, in brackets the number of runs. Rows "
         "named <em>paper</em> are what the paper prints. The best mean of each column is bold, "
-        "among ours, however many runs they are of, and among all of the paper's. Runs with "
-        "<code>--max-iter</code> have tables of their own, which are not on this page.</p>"
+        "among ours, however many runs they are of, and among all of the paper's.</p>"
         f"<nav>{links}</nav>{sections}</main></body></html>\n"
     )
 
@@ -108,7 +98,7 @@ def _section(summary: Summary) -> str:
     calibration = {kind: drawn.pop(kind) for kind in CALIBRATION if kind in drawn}
     parts: list[str] = [
         f'<section id="{name}"><h2>{escape(summary.experiment.title)}</h2>',
-        f"<p><code>dvip reproduce {name}</code></p>",
+        f"<p><code>{command(summary)}</code></p>",
         *(_figure(kind, figure) for kind, figure in drawn.items()),
         *(_table(table, agreement(summary, table.metric)) for table in tables(summary)),
     ]

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dvip.experiments.grids import Experiment
+from dvip.experiments.grids import EXPERIMENTS, Experiment
 from dvip.experiments.paper import Estimate, paper_estimate
 from dvip.experiments.results import Results
 
-__all__ = ["Cell", "Summary", "higher_is_better", "summarise", "value_of"]
+__all__ = ["Cell", "Summary", "higher_is_better", "summarise", "summarise_all", "value_of"]
 
 HIGHER_IS_BETTER = ("accuracy", "log_likelihood", "auc")
 TIMES = ("seconds", "cpu_seconds")
@@ -145,3 +145,15 @@ def summarise(experiment: Experiment, results: Results, max_iter: int | None = N
             name = experiment.methods[method]
             cells[dataset, method] = Cell(experiment.name, dataset, method, name, tuple(found))
     return Summary(experiment, cells, steps)
+
+
+def summarise_all(results: Results, max_iter: int | None = None) -> list[Summary]:
+    """All experiments that have results at their own budgets or at another number of steps."""
+    summaries = [summarise(experiment, results, max_iter) for experiment in EXPERIMENTS.values()]
+    if not any(summary.cells for summary in summaries):
+        steps = "the experiments' own" if max_iter is None else "this"
+        raise ValueError(
+            f"{results.folder} has no results at {steps} number of steps: make some with `dvip "
+            f"reproduce uci --out {results.folder}`, or choose others with --max-iter."
+        )
+    return [summary for summary in summaries if summary.cells]

@@ -9,7 +9,7 @@ from dvip.experiments.methods import METHODS
 from dvip.experiments.paper import Estimate
 from dvip.experiments.summaries import Cell, Summary, higher_is_better
 
-__all__ = ["Row", "Table", "agreement", "markdown", "mixture", "tables"]
+__all__ = ["Row", "Table", "agreement", "command", "markdown", "mixture", "tables"]
 
 # Significant digits are those of the paper: two after the point, more where values are small.
 DIGITS = {
@@ -90,12 +90,16 @@ def markdown(summary: Summary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def command(summary: Summary) -> str:
+    """What makes the results."""
+    own = summary.max_iter == summary.experiment.max_iter
+    steps = "" if own else f" --max-iter {summary.max_iter}"
+    return f"dvip reproduce {summary.experiment.name}{steps}"
+
+
 def _about(summary: Summary) -> str:
-    steps = "" if summary.max_iter is None else f" --max-iter {summary.max_iter}"
-    if summary.max_iter == summary.experiment.max_iter:
-        steps = ""
     return (
-        f"`dvip reproduce {summary.experiment.name}{steps}`. Means over splits or seeds with "
+        f"`{command(summary)}`. Means over splits or seeds with "
         "standard errors, in brackets the number of runs; below each, what the paper has. The best "
         "mean of each column is bold, among ours, however many runs they are of, and among all of "
         "the paper's."
