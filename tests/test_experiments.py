@@ -278,7 +278,7 @@ def test_scores_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch):
     (outcome,) = run_all(toy_runs(0), tmp_path)
     assert outcome.state == "diverged"
     text = (tmp_path / toy_runs(0)[0].path).read_text()
-    assert json.loads(text)["error"] == "The test part's nll are not finite."
+    assert json.loads(text)["error"] == "Not finite on the test part: nll."
     assert "Infinity" not in text
 
 

@@ -17,7 +17,8 @@ from dvip.files import replace_file
 __all__ = ["html_report", "write_experiment"]
 
 CAPTIONS = {
-    "scores": "Means over runs with standard errors; values far from all others stand at the edge.",
+    "scores": "Means over runs with standard errors; values far worse than all others are written at "
+    "the edge.",
     "times": "CPU seconds of training. The paper's machine was another one, and it trained longer.",
     "calibration": "Above: the share of test rows inside central intervals, against the interval's "
     "probability; an honest model is on the diagonal. Below: the predictive cdf at what happened; "
@@ -62,8 +63,8 @@ img.broad { min-width: 640px; }
 def write_experiment(summary: Summary, folder: Path) -> list[Path]:
     """Writes an experiment's tables and figures beside its results; returns the files."""
     stem = summary.experiment.name
-    if summary.max_iter != summary.experiment.max_iter:
-        stem += f"-max-iter-{summary.max_iter}"
+    if summary.other_budget:
+        stem += f"-max-iter-{summary.other_budget}"
     pages = {folder / f"{stem}.md": markdown(summary).encode()}
     for name, figure in figures(summary).items():
         path = folder / "figures" / f"{stem}-{name}.png"

@@ -96,7 +96,7 @@ def execute(run: Run, data: Path | None = None) -> dict[str, Any]:
         judged = judge(estimator, split)
         infinite = [name for name, score in judged["metrics"].items() if not math.isfinite(score)]
         if infinite:
-            result["error"] = f"The test part's {' and '.join(infinite)} are not finite."
+            result["error"] = f"Not finite on the test part: {', '.join(infinite)}."
         else:
             result |= judged
     result["finished"] = datetime.now(UTC).isoformat(timespec="seconds")

@@ -17,9 +17,9 @@ __all__ = ["Cell", "Summary", "higher_is_better", "summarise", "summarise_all", 
 HIGHER_IS_BETTER = ("accuracy", "log_likelihood", "auc")
 TIMES = ("seconds", "cpu_seconds")
 TRAIN = "_train"
-# What the paper prints as a standard error of 0.00 counts as this much, of a percentage or not.
-SMALLEST_STDERR = {"accuracy": 0.00005}
-SMALLEST_STDERR_OTHERWISE = 0.005
+# A standard error that the paper prints as 0.00 is below this; it prints accuracies in percent.
+SMALLEST_STDERR = 0.005
+SMALLEST_STDERR_OF_PERCENT = {"accuracy": 0.01 * SMALLEST_STDERR}
 
 
 def higher_is_better(metric: str) -> bool:
@@ -84,7 +84,7 @@ class Cell:
             return None
         if metric in TIMES or paper.mean == 0:
             return None
-        paper_stderr = paper.stderr or SMALLEST_STDERR.get(metric, SMALLEST_STDERR_OTHERWISE)
+        paper_stderr = paper.stderr or SMALLEST_STDERR_OF_PERCENT.get(metric, SMALLEST_STDERR)
         worse = ours.mean - paper.mean
         if higher_is_better(metric):
             worse = -worse
@@ -107,6 +107,11 @@ class Summary:
     experiment: Experiment
     cells: dict[tuple[str, str], Cell]
     max_iter: int | None
+
+    @property
+    def other_budget(self) -> int | None:
+        """The number of steps, where it is not the experiment's own."""
+        return None if self.max_iter == self.experiment.max_iter else self.max_iter
 
     @property
     def datasets(self) -> list[str]:

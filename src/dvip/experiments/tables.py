@@ -92,8 +92,7 @@ def markdown(summary: Summary) -> str:
 
 def command(summary: Summary) -> str:
     """What makes the results."""
-    own = summary.max_iter == summary.experiment.max_iter
-    steps = "" if own else f" --max-iter {summary.max_iter}"
+    steps = f" --max-iter {summary.other_budget}" if summary.other_budget else ""
     return f"dvip reproduce {summary.experiment.name}{steps}"
 
 
