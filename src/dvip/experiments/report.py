@@ -17,8 +17,8 @@ from dvip.files import replace_file
 __all__ = ["html_report", "write_experiment"]
 
 CAPTIONS = {
-    "scores": "Means over runs with standard errors; values far worse than all others are written at "
-    "the edge.",
+    "scores": "Means over runs with standard errors; values far worse than all others are written "
+    "at the edge.",
     "times": "CPU seconds of training. The paper's machine was another one, and it trained longer.",
     "calibration": "Above: the share of test rows inside central intervals, against the interval's "
     "probability; an honest model is on the diagonal. Below: the predictive cdf at what happened; "
