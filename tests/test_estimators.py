@@ -14,7 +14,14 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
-from dvip import BayesianNeuralNetwork, DVIPClassifier, DVIPRegressor, Probit, RobustMax
+from dvip import (
+    BayesianNeuralNetwork,
+    DeepGPRegressor,
+    DVIPClassifier,
+    DVIPRegressor,
+    Probit,
+    RobustMax,
+)
 from dvip.estimators.base import default_max_iter
 from dvip.processes import PROCESSES, PerUnit
 
@@ -441,10 +448,21 @@ def test_bad_numbers_of_draws(shallow, n):
     ("num_rows", "steps"), [(1, 50_000), (2_000, 50_000), (8_000, 100_000), (10**9, 200_000)]
 )
 def test_more_rows_get_more_steps(num_rows, steps):
-    assert default_max_iter(num_rows) == steps
+    assert default_max_iter(num_rows, 50_000, 200_000) == steps
 
 
-def test_steps_are_chosen_from_the_rows_unless_given(monkeypatch):
-    monkeypatch.setattr("dvip.estimators.base.default_max_iter", lambda num_rows: num_rows + 1)
+@pytest.mark.parametrize(
+    ("estimator", "steps"),
+    [(DVIPRegressor, (50_000, 200_000)), (DeepGPRegressor, (10_000, 50_000))],
+)
+def test_steps_are_chosen_from_the_rows_unless_given(monkeypatch, estimator, steps):
+    def choose(num_rows, fewest, most):
+        assert (fewest, most) == steps
+        for number in steps:
+            assert f"{number:,}" in estimator.__doc__
+        return num_rows + 1
+
+    monkeypatch.setattr("dvip.estimators.base.default_max_iter", choose)
     inputs = np.linspace(0, 1, 12)[:, None]
-    assert DVIPRegressor(**{**TINY, "max_iter": None}).fit(inputs, inputs[:, 0]).n_iter_ == 13
+    model = estimator(n_layers=1, n_predictive_samples=2).fit(inputs, inputs[:, 0])
+    assert model.n_iter_ == 13

@@ -142,7 +142,9 @@ def fit(
     max_iter: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Training steps; by default 50,000, and more for more than 2,000 rows."
+            min=1,
+            help="Training steps; by default 50,000 (deep-gp 10,000), and more for more than 2,000 "
+            "rows; sip 6,000.",
         ),
     ] = None,
     batch_size: Annotated[

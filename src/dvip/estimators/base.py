@@ -41,15 +41,14 @@ __all__ = ["DeepEstimator", "check_count", "one_each"]
 # Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
 SAMPLES_FOR_ALPHA = 10
 
+# Tables of up to so many rows have the fewest training steps.
+ROWS_FOR_FEWEST_STEPS = 2_000
 
-# Training steps of tables of up to so many rows; more rows are worth more steps, up to a limit.
-MIN_STEPS, MAX_STEPS, ROWS_FOR_MIN_STEPS = 50_000, 200_000, 2_000
 
-
-def default_max_iter(num_rows: int) -> int:
-    """Training steps for a table of that many rows: as their square root."""
-    steps = MIN_STEPS * math.sqrt(num_rows / ROWS_FOR_MIN_STEPS)
-    return int(np.clip(steps, MIN_STEPS, MAX_STEPS))
+def default_max_iter(num_rows: int, fewest: int, most: int) -> int:
+    """Training steps for a table of that many rows: as their square root, within limits."""
+    steps = fewest * math.sqrt(num_rows / ROWS_FOR_FEWEST_STEPS)
+    return int(np.clip(steps, fewest, most))
 
 
 class DeepEstimator(BaseEstimator):
@@ -85,6 +84,9 @@ class DeepEstimator(BaseEstimator):
         "batch_size",
         "n_predictive_samples",
     )
+
+    # Training steps where `max_iter` is not given: the fewest, and the most that many rows get.
+    _default_steps: ClassVar[tuple[int, int]] = (50_000, 200_000)
 
     # The share of the training over which the KL gains its weight.
     _kl_warm_up: ClassVar[float] = 0.0
@@ -227,7 +229,9 @@ class DeepEstimator(BaseEstimator):
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
     ) -> None:
         """Fits the model to scaled data. It starts from these inputs: all of them, or a sample."""
-        settings = self._settings(int(self.max_iter or default_max_iter(data.num_rows)))
+        settings = self._settings(
+            int(self.max_iter or default_max_iter(data.num_rows, *self._default_steps))
+        )
         self.n_samples_seen_ = data.num_rows
         self._optimiser = None
         with (

@@ -25,13 +25,14 @@ class _DeepGP(DeepEstimator):
     """The parameters of deep GPs and their layers."""
 
     _counts: ClassVar[tuple[str, ...]] = (*DeepEstimator._counts, "n_inducing")
+    _default_steps: ClassVar[tuple[int, int]] = (10_000, 50_000)
 
     def __init__(
         self,
         n_layers: int = 3,
         n_inducing: int = 100,
         alpha: float = 0.0,
-        max_iter: int = 10_000,
+        max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
@@ -86,6 +87,11 @@ _OWN_PARAMETERS = {
         "int",
         "Inducing points of a layer, shared by its units. More are more flexible; the cost of a "
         "step grows with the square, of a large number with the cube.",
+    ),
+    "max_iter": (
+        "int",
+        "Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the "
+        "number of rows, up to 50,000.",
     ),
 }
 
