@@ -1,146 +1,26 @@
-"""The paper's experiments as grids: what is run, what is stored, and what happens when it stops."""
+"""Runs of the experiments: what is stored, and what happens when one of them stops."""
 
-import csv
 import json
 import os
-import random
-import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from typer.testing import CliRunner
+from toy_experiment import STEPS, stored, toy_runs, wait_until
 
 from dvip import DVIPRegressor
-from dvip.cli import app, reproducing
 from dvip.data import DATASETS, load_split
 from dvip.experiments import runner, runs
-from dvip.experiments.calibration import LEVELS, class_calibration, interval_calibration
 from dvip.experiments.curves import with_prior
-from dvip.experiments.grids import EXPERIMENTS
-from dvip.experiments.methods import DVIP, METHODS, Method
+from dvip.experiments.methods import DVIP, Method
 from dvip.experiments.results import Results
-from dvip.experiments.runner import parse_shard, run_all, shard
-from dvip.experiments.runs import Run
+from dvip.experiments.runner import run_all
 from dvip.metrics import regression_metrics
-
-STEPS = 20
-# The paper's columns that are not a depth of ours: the best of several.
-NOT_METHODS = {"DGP best"}
-
-
-def command(*arguments):
-    return CliRunner().invoke(app, ["reproduce", *map(str, arguments)])
-
-
-def toy_runs(*splits):
-    return EXPERIMENTS["prior-constraint"].runs(["toy"], ["vip-elbo"], splits, max_iter=STEPS)
-
-
-@pytest.fixture(scope="module")
-def toy_results(tmp_path_factory):
-    """Three finished runs of a generated dataset."""
-    folder = tmp_path_factory.mktemp("results")
-    outcomes = run_all(toy_runs(0, 1, 2), folder)
-    assert [outcome.state for outcome in outcomes] == ["done"] * 3
-    return folder
-
-
-def stored(folder):
-    """Every result below a folder, without what differs from run to run."""
-    results = {}
-    for path in folder.rglob("*.json"):
-        result = json.loads(path.read_text())
-        for name in ("seconds", "cpu_seconds", "scoring_seconds", "finished"):
-            del result[name]
-        results[path.relative_to(folder)] = result
-    return results
-
-
-# ------------------------------------------------------------------------------------------ grids
-
-
-def test_every_figure_of_the_paper_has_a_run():
-    text = files("dvip.experiments").joinpath("paper_results.csv").read_text("utf-8")
-    for row in csv.DictReader(text.splitlines()):
-        if row["method"] in NOT_METHODS:
-            continue
-        experiment = EXPERIMENTS[row["experiment"]]
-        assert (row["method"], row["variant"]) in experiment.methods.values(), row
-        assert row["dataset"] in experiment.datasets
-        assert row["metric"] in (*experiment.metrics, "cpu_seconds")
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda e: e.name)
-def test_grids_name_what_there_is(experiment):
-    runs = experiment.runs()
-    assert len(set(runs)) == len(runs)
-    assert {run.dataset for run in runs} == set(experiment.datasets) <= set(DATASETS)
-    assert {run.method for run in runs} == set(experiment.methods) <= set(METHODS)
-    for run in runs:
-        assert DATASETS[run.dataset].task in METHODS[run.method].estimators
-
-
-def test_order_is_by_split_first():
-    splits = [run.split for run in EXPERIMENTS["uci"].runs()]
-    assert splits == sorted(splits)
-
-
-def test_filters():
-    runs = EXPERIMENTS["uci"].runs(["energy"], ["dvip-3", "sgp"], [4, 2], max_iter=7)
-    assert set(runs) == {
-        Run("energy", method, split, 0, 7) for method in ("dvip-3", "sgp") for split in (2, 4)
-    }
-    assert [run.seed for run in EXPERIMENTS["images"].runs(["mnist"], ["sgp"])] == list(range(10))
-
-
-def test_splits_have_prior_functions_of_their_own():
-    states = [run.random_state for run in EXPERIMENTS["uci"].runs(["boston"], ["vip"])]
-    assert len(set(states)) == 20
-
-
-def test_datasets_without_a_split_are_left_out_unless_named():
-    runs = EXPERIMENTS["uci"].runs(methods=["sgp"], splits=[5])  # protein has five
-    assert {run.dataset for run in runs} == set(EXPERIMENTS["uci"].datasets) - {"protein"}
-    with pytest.raises(ValueError, match="protein has no split 5: its last is 4"):
-        EXPERIMENTS["uci"].runs(["protein", "energy"], splits=[5])
-    with pytest.raises(ValueError, match="No dataset of uci has a split 20"):
-        EXPERIMENTS["uci"].runs(splits=[20])
-
-
-def test_a_shard_has_some_of_all_methods():
-    runs = EXPERIMENTS["uci"].runs()
-    for part in (1, 12):
-        chosen = shard(runs, part, 12)
-        assert {run.method for run in chosen} == set(EXPERIMENTS["uci"].methods)
-        assert chosen == sorted(chosen, key=runs.index)
-
-
-@given(st.integers(1, 30), st.integers(0, 50))
-def test_shards_are_a_partition(parts, number):
-    runs = [Run("toy", "vip", split) for split in range(number)]
-    pieces = [shard(runs, part, parts) for part in range(1, parts + 1)]
-    assert sorted(run for piece in pieces for run in piece) == sorted(runs)
-    assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
-
-
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "-1/3", "1/0", ""])
-def test_bad_shards(text):
-    with pytest.raises(ValueError, match="3/20"):
-        parse_shard(text)
-
-
-# ------------------------------------------------------------------------------------------- runs
 
 
 def test_a_result_says_what_was_done(toy_results):
@@ -324,14 +204,6 @@ def test_no_process_outlives_the_first(tmp_path):
     wait_until(lambda: not any(is_running(int(path.name)) for path in folder.iterdir()))
 
 
-def wait_until(happens, seconds=100):
-    for _ in range(10 * seconds):
-        if happens():
-            return
-        time.sleep(0.1)
-    raise AssertionError("It did not happen.")
-
-
 def is_running(process):
     try:
         os.kill(process, 0)
@@ -375,162 +247,3 @@ def test_results_in_the_wrong_place_are_named(toy_results, tmp_path):
     damaged(tmp_path, source.read_text())
     with pytest.raises(ValueError, match="split 2"):
         Results(tmp_path).find("toy", "vip-elbo", STEPS)
-
-
-# ------------------------------------------------------------------------------ the command itself
-
-
-def toy_command(out, *more):
-    arguments = ["prior-constraint", "--dataset", "toy", "--method", "vip-elbo", "--out", str(out)]
-    return [*arguments, "--max-iter", str(STEPS), *more]
-
-
-def test_command_writes_tables_and_figures(toy_results, tmp_path):
-    out = tmp_path / "new" / "results"
-    result = command(*toy_command(out, "--split", "0", "--split", "1"))
-    assert result.exit_code == 0, result.output
-    assert "2 runs: 2 done." in result.stdout
-    table = (out / f"prior-constraint-max-iter-{STEPS}.md").read_text()
-    assert "--max-iter 20" in table
-    assert "(2)" in table
-    figure = out / "figures" / f"prior-constraint-max-iter-{STEPS}-curves-toy.png"
-    assert figure.stat().st_size > 10_000
-    again = command(*toy_command(out, "--split", "0", "--split", "1"))
-    assert "2 runs: 2 were there." in again.stdout
-
-
-def test_command_lists_experiments():
-    result = command()
-    assert result.exit_code == 0
-    for experiment in EXPERIMENTS.values():
-        assert experiment.title in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["uic"], "no experiment 'uic'; choose from uci, co2"),
-        (["uci", "--dataset", "bosston"], "choose from boston"),
-        (["uci", "--method", "dvip-9"], "choose from sgp"),
-        (["uci", "--dataset", "boston", "--split", "20"], "its last is 19"),
-        (["uci", "--split", "20"], "No dataset of uci has a split 20"),
-        (["uci", "--shard", "5/4"], "such as 3/20"),
-    ],
-)
-def test_command_refuses(arguments, words, tmp_path):
-    result = command(*arguments, "--out", tmp_path / "results")
-    assert result.exit_code == 1
-    assert words in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
-    assert not (tmp_path / "results").exists()
-
-
-def test_results_are_a_folder(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    result = command(*toy_command(tmp_path / "file"))
-    assert result.exit_code == 1
-    assert "is a file" in result.stderr
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_missing_data_fails_with_the_address(tmp_path, empty_cache, monkeypatch):
-    monkeypatch.setattr("socket.socket.connect", _no_network)
-    arguments = ["--dataset", "airline", "--method", "sgp", "--seed", "0", "--seed", "1"]
-    result = command("large-regression", *arguments, "--out", tmp_path / "results")
-    assert result.exit_code == 1
-    assert "2 failed" in result.stdout
-    assert "(and 1 more)" in result.stderr
-    assert "airline.csv" in result.stderr
-
-
-def _no_network(*_):
-    raise OSError("no network in this test")
-
-
-def reproduce_process(out, stderr=subprocess.DEVNULL):
-    splits = [word for split in range(3) for word in ("--split", str(split))]
-    program = "from dvip.cli import main; main()"
-    arguments = ["reproduce", *toy_command(out, *splits)]
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-    )
-
-
-def kill(out, process):
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    for path in out.rglob("*.json"):
-        json.loads(path.read_text())  # whole
-
-
-def finish_and_compare(out, expected):
-    process = reproduce_process(out)
-    assert process.wait(timeout=300) == 0
-    assert stored(out) == stored(expected)
-
-
-def test_killed_and_finished(toy_results, tmp_path):
-    """Killed after its first run, at the latest within its last."""
-    process = reproduce_process(tmp_path)
-    wait_until(lambda: list(tmp_path.rglob("*.json")))
-    kill(tmp_path, process)
-    assert len(stored(tmp_path)) < 3
-    finish_and_compare(tmp_path, toy_results)
-
-
-@pytest.mark.faults
-def test_killed_ten_times_and_finished(toy_results, tmp_path):
-    moments = random.Random(0)
-    for _ in range(10):
-        process = reproduce_process(tmp_path)
-        time.sleep(moments.uniform(0.5, 8.0))
-        kill(tmp_path, process)
-    finish_and_compare(tmp_path, toy_results)
-
-
-def test_progress_estimates_the_time_left(capsys, monkeypatch):
-    """A run of a minute in all, of which training took 5 s, and two are left."""
-    clock = iter([0.0, 60.0])
-    monkeypatch.setattr(reproducing, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    first, second, _ = toy_runs(0, 1, 2)
-    with reproducing.Display(total=4, jobs=1) as display:
-        display.end(runner.Outcome(second, "skipped"))
-        display.start(first)
-        assert "1 of 4 done, 1 running, 2 left" in str(display._text())
-        display.end(runner.Outcome(first, "done", 5.0))
-    assert capsys.readouterr().err == f"[2/4] {first}: 5 s, about 2 min left\n"
-
-
-def test_ctrl_c_says_that_it_goes_on(tmp_path):
-    process = reproduce_process(tmp_path, stderr=subprocess.PIPE)
-    wait_until(lambda: list(tmp_path.rglob("*.json")))
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=100)
-    assert process.returncode == 130
-    assert re.search(rb"Stopped after [12] of 3 runs; the same command goes on.\n$", stderr)
-    assert b"Traceback" not in stderr
-
-
-# ------------------------------------------------------------------------------------ calibration
-
-
-def test_uniform_cdfs_are_calibrated():
-    cdf = (np.arange(2_000) + 0.5) / 2_000
-    calibration = interval_calibration(cdf)
-    assert calibration["pit"] == [100] * 20
-    np.testing.assert_allclose(calibration["coverage"], LEVELS, atol=1e-9)
-
-
-def test_overconfident_cdfs_are_seen():
-    calibration = interval_calibration(np.array([0.0, 1.0, 0.5, 0.001]))
-    assert calibration["coverage"][-1] == 0.25
-    assert calibration["pit"][0] == 2
-
-
-def test_calibration_of_classes():
-    calibration = class_calibration(np.array([0.95, 0.99, 0.4]), np.array([True, False, True]))
-    assert sum(calibration["rows"]) == 3
-    assert calibration["correct"][-1] == 1
-    assert calibration["confidence"][-1] == pytest.approx(1.94)
