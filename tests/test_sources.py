@@ -1,11 +1,14 @@
 """Sources of rows: the same whatever holds them, read in order, shuffled, cached and checked."""
 
+import errno
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -362,7 +365,7 @@ def test_a_bad_number_is_reported_with_file_and_row(tmp_path, monkeypatch, value
     source = open_source(tmp_path / "X.npy", target=tmp_path / "y.npy")
     with pytest.raises(ValueError, match=r"Input 3 is (nan|inf) in row 322 of X.npy"):
         DVIPRegressor(**SETTINGS).fit(source)
-    assert not list((tmp_path / "cache").glob("*"))
+    assert not kept(tmp_path / "cache")
 
 
 def test_what_is_no_number_is_reported_with_file_and_row(tmp_path, monkeypatch):
@@ -468,8 +471,32 @@ def test_a_damaged_cache_is_made_again(files, damage):
     assert built(source)[0] == 0
 
 
-def test_two_processes_make_the_same_cache(files):
+def test_of_two_processes_one_makes_the_cache(files):
+    """The other waits, and reads no rows."""
+    source, other = sources(files)["t.parquet"], sources(files)["t.parquet"]
+    with ThreadPoolExecutor() as pool:
+        later = []
+
+        def started(rows):
+            later.append(pool.submit(built, other))
+            time.sleep(0.2)
+            assert not later[0].done()
+
+        with cached_rows(source, NumberTargets(), "float32", started) as (path, _):
+            assert later[0].result() == (0, path)
+
+
+@pytest.mark.parametrize("without_locks", ["file system", "operating system"])
+def test_without_locks_the_quicker_makes_the_cache(files, monkeypatch, without_locks):
     """The one that is later uses what the other has made, which may be open already."""
+    if without_locks == "file system":
+
+        def flock(*_):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", flock)
+    else:
+        monkeypatch.setattr("dvip.files.fcntl", None)
     source, other = sources(files)["t.parquet"], sources(files)["t.parquet"]
     inodes = []
 
@@ -479,6 +506,10 @@ def test_two_processes_make_the_same_cache(files):
     with cached_rows(source, NumberTargets(), "float32", overtaken) as (path, content):
         assert path.stat().st_ino == inodes[0]
         assert content.num_rows == ROWS
+
+
+def kept(row_cache):
+    return [path for path in row_cache.iterdir() if path.name != ".locks"]
 
 
 def test_few_caches_are_kept(files, row_cache, monkeypatch):
@@ -491,7 +522,7 @@ def test_few_caches_are_kept(files, row_cache, monkeypatch):
     os.utime(left, (0, 0))
     monkeypatch.setattr(source, "fingerprint", lambda: "last", raising=False)
     built(source)
-    assert len(list(row_cache.iterdir())) == 3
+    assert len(kept(row_cache)) == 3
     monkeypatch.setattr(source, "fingerprint", lambda: 4, raising=False)
     assert built(source)[0] == 0
 
@@ -514,7 +545,7 @@ def test_a_file_that_changes_while_it_is_read(files, row_cache, tmp_path):
         cached_rows(source, NumberTargets(), "float32", lambda rows: path.touch()),
     ):
         pass
-    assert not list(row_cache.iterdir())
+    assert not kept(row_cache)
 
 
 def test_a_full_disk_is_told(files, row_cache, monkeypatch):
@@ -532,7 +563,7 @@ def test_a_full_disk_is_told(files, row_cache, monkeypatch):
         cached_rows(source, NumberTargets(), "float32", full),
     ):
         pass
-    assert not list(row_cache.iterdir())
+    assert not kept(row_cache)
 
 
 # Estimators.

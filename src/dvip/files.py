@@ -1,10 +1,17 @@
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Files that are whole or not there, written under a temporary name and renamed; and locks."""
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["replace_file", "settle", "why_not_writable"]
+try:
+    import fcntl
+except ImportError:  # where there are no such locks
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["lock", "replace_file", "settle", "why_not_writable"]
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -28,6 +35,26 @@ def settle(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Whether nobody else holds this lock; it is ours while this lasts. With `wait`, always.
+
+    The system releases it when a process ends, however it ends. Where there are no locks, on some
+    network file systems and other operating systems, nobody is known to hold one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as file:
+        free = True
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                free = False
+            except OSError:
+                pass
+        yield free
 
 
 def why_not_writable(folder: Path) -> str | None:

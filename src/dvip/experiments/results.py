@@ -4,16 +4,14 @@ A run is claimed by a lock on a file of its own, which the system releases when 
 however it ends. A result is written in one step once it is complete: what is there is whole.
 """
 
-import fcntl
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from dvip.experiments.runs import Run
-from dvip.files import replace_file
+from dvip.files import lock, replace_file
 
 __all__ = ["Results"]
 
@@ -69,15 +67,7 @@ class Results:
         lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in result.items())
         replace_file(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
-    @contextmanager
-    def claim(self, run: Run) -> Iterator[bool]:
+    def claim(self, run: Run) -> AbstractContextManager[bool]:
         """Whether the run is ours to do: nobody else is doing it while this lasts."""
-        path = self.folder / LOCKS / "--".join(run.path.with_suffix(".lock").parts)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+        name = "--".join(run.path.with_suffix(".lock").parts)
+        return lock(self.folder / LOCKS / name, wait=False)

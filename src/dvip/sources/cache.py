@@ -2,7 +2,7 @@
 
 A cache is a folder with `rows.bin` and `rows.json`. It appears under its name only when it is
 complete, is named by what its rows depend on (files with their sizes and times, columns,
-precision), and is checked before it is used.
+precision), and is checked before it is used. Of several processes that need it, one makes it.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pooch
 
+from dvip.files import lock
 from dvip.sources.source import Source
 from dvip.sources.statistics import ColumnStatistics
 from dvip.sources.targets import Targets
@@ -36,6 +37,7 @@ MAX_KEPT = 3
 # was killed.
 ABANDONED_AFTER = 3600
 BYTES_AT_ONCE = 2**22
+LOCKS = ".locks"
 
 
 @contextmanager
@@ -61,7 +63,8 @@ def cached_rows(
     folder = root / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
     content = _read(folder)
     if content is None:
-        content = _make(source, targets, dtype, folder, on_rows)
+        with lock(root / LOCKS / folder.name, wait=True):
+            content = _read(folder) or _make(source, targets, dtype, folder, on_rows)
     with suppress(OSError):  # a folder that others made
         os.utime(folder / "rows.json")
     yield folder / "rows.bin", content
@@ -71,12 +74,11 @@ def _make(
     source: Source, targets: Targets, dtype: str, folder: Path, on_rows: Callable[[int], None]
 ) -> RowsContent:
     """Makes a cache beside its place and moves it there."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
     _make_room(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=folder.parent) as temporary:
         _, content = _write(source, targets, dtype, Path(temporary), on_rows)
         made = _read(folder)
-        if made is not None:  # another process was quicker
+        if made is not None:  # another process was quicker, where there are no locks
             return made
         shutil.rmtree(folder, ignore_errors=True)  # one that is damaged
         complete = Path(temporary) / "complete"
@@ -149,7 +151,7 @@ def _make_room(root: Path) -> None:
         times = [file.stat().st_mtime for file in (path, *path.glob("rows.*")) if file.exists()]
         return time.time() - max(times, default=0.0)
 
-    folders = [path for path in root.iterdir() if path.is_dir()]
+    folders = [path for path in root.iterdir() if path.is_dir() and path.name != LOCKS]
     making = [path for path in folders if path.name.startswith(".making-")]
     kept = sorted((path for path in folders if path not in making), key=age)
     abandoned = [path for path in making if age(path) > ABANDONED_AFTER]
