@@ -68,7 +68,8 @@ def test_report_says_what_the_results_say(results_folder):
         "| energy | NGBoost | 2 | 10.0 | 5.005 ± 0.005 | 0.500 ± 0.000 | 0.300 ± 0.000 | 86.7 % |"
         in page
     )
-    for picture in ("step.png", "time_to_quality.png"):
+    for picture in ("step.png", "quality.png"):
+        assert f"]({picture})" in page
         assert (results_folder / picture).read_bytes().startswith(b"\x89PNG")
 
 

@@ -512,6 +512,21 @@ def test_the_program_in_a_process_of_its_own(regression):
     assert stderr == ""
 
 
+def test_ctrl_c_after_the_training_says_where_the_model_is(regression, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dvip.cli.fitting.scores", stop)
+    out = regression.folder / "not scored"
+    arguments = ("fit", regression.train, "--target", "target", "--out", out, *QUICK)
+    result = run(*arguments, "--test-fraction", "0.2", "--drop", "s1")
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1] == f"Stopped. The model is in {out}, not scored yet."
+    models = (out, regression.model)
+    first, second = (succeed("evaluate", model, regression.test, "--json") for model in models)
+    assert first.stdout == second.stdout
+
+
 def test_ctrl_c_prints_a_line_and_leaves_nothing(regression):
     out = regression.folder / "interrupted"
     arguments = ("fit", regression.train, "--target", "target", "--out", out)

@@ -153,9 +153,14 @@ def test_the_papers_figures_are_there_without_ours(results):
     assert "2.62 ± 0.05" in markdown(summarise(UCI, results))
 
 
-def test_mixed_settings_are_named(results):
+@pytest.mark.parametrize(
+    "different", [{"settings": {"learning_rate": 0.5}}, {"steps": 10_000}], ids=["rate", "steps"]
+)
+def test_mixed_settings_are_named(results, different):
+    for split, steps in ((5, 20_000), (6, 20_010)):  # of a few rows more
+        store(results.folder, Run("energy", "sgp", split), {"nll": 1.0}, steps=steps)
     assert "different settings" not in markdown(summarise(UCI, results))
-    store(results.folder, Run("energy", "sgp", 7), {"nll": 1.0}, settings={"learning_rate": 0.5})
+    store(results.folder, Run("energy", "sgp", 7), {"nll": 1.0}, **different)
     words = "Runs of different settings are pooled in SGP on energy."
     assert words in markdown(summarise(UCI, results))
     assert words in html_report(summarise_all(results))

@@ -20,14 +20,14 @@ FILES = {
 
 
 def write_report(folder: Path) -> str:
-    """Writes results.md, step.png and time_to_quality.png for what is there; returns the page."""
+    """Writes results.md, step.png and quality.png for what is there; returns the page."""
     results = {name: list(ResultsFile(folder / file)) for name, file in FILES.items()}
     machine_file = folder / "machine.json"
     machine = json.loads(machine_file.read_text()) if machine_file.exists() else {}
     if results["step"]:
         plot_steps(results["step"], folder / "step.png")
     if results["quality"]:
-        plot_quality(results["quality"], folder / "time_to_quality.png")
+        plot_quality(results["quality"], folder / "quality.png")
     text = page(results, machine)
     (folder / "results.md").write_text(text)
     return text

@@ -19,9 +19,11 @@ from tables import PAPER_NLL
 
 def page(results: dict[str, list[Entry]], machine: dict) -> str:
     """One section for each measurement that has results."""
-    sections = [
-        SECTIONS[name](entries) for name, entries in results.items() if name in SECTIONS and entries
-    ]
+    sections = []
+    for name, entries in results.items():
+        if name in SECTIONS and entries:
+            sections.append(SECTIONS[name](entries))
+            sections += [f"![{FIGURES[name]}]({name}.png)"] if name in FIGURES else []
     return "\n\n".join(["# Benchmarks", _introduction(machine), *sections]) + "\n"
 
 
@@ -161,4 +163,10 @@ SECTIONS = {
     "prediction": _prediction,
     "memory": _memory,
     "quality": _quality,
+}
+
+# Measurements that have a plot, and what it shows.
+FIGURES = {
+    "step": "Milliseconds a training step by depth",
+    "quality": "Test negative log-likelihood against seconds of training",
 }

@@ -129,7 +129,7 @@ def fit(
     ] = None,
     prior_samples: Annotated[
         int | None,
-        typer.Option(min=1, help="Prior functions of a layer; 20 by default, 200 for sip."),
+        typer.Option(min=2, help="Prior functions of a layer; 20 by default, 200 for sip."),
     ] = None,
     alpha: Annotated[
         float | None,
@@ -181,7 +181,7 @@ def fit(
 ) -> None:
     """Train a model on a table.
 
-    Numbers are used as they are, text with few different values becomes categories, gaps are
+    Numbers are used as they are, text with up to 20 different values becomes categories, gaps are
     filled. Columns that cannot be used are reported and left out.
 
     \b
@@ -249,8 +249,9 @@ def predict(
 ) -> None:
     """Predict every row of a table, in the order of its rows.
 
-    A regression gives mean, std and quantiles (q05, q25, ...); a classification gives prediction
-    and the probability of every class (p_...). The memory needed does not grow with the table.
+    A regression gives mean, std and quantiles (q05, q25, ...), of several targets each with its
+    name before them (price_mean); a classification gives prediction and the probability of every
+    class (p_...). The memory needed does not grow with the table.
     Of several processes, each writes a file of its own with its part of the rows.
 
     \b
@@ -388,7 +389,9 @@ def report(
 @app.command()
 @reports_errors
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("dvip-demo"),
+    out: Annotated[
+        Path, typer.Option(help="Folder for the figure, the model and two tables.")
+    ] = Path("dvip-demo"),
 ) -> None:
     """Train on data that came with the installation, and draw what was learned.
 

@@ -29,7 +29,7 @@ def report(error: BaseException) -> int:
     if isinstance(error, typer.Exit):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
-        typer.echo("Stopped. Nothing was written.", err=True)
+        typer.echo(f"Stopped. {error}" if str(error) else "Stopped. Nothing was written.", err=True)
         return INTERRUPTED
     if not isinstance(error, EXPECTED):
         traceback.print_exception(error)

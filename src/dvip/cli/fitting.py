@@ -94,7 +94,10 @@ def fit_table(
         return
     save_estimator(estimator, out, table=data.encoder.to_json())
     if data.num_test:
-        metrics = scores(estimator, data.test_blocks())
+        try:
+            metrics = scores(estimator, data.test_blocks())
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"The model is in {out}, not scored yet.") from None
         print_metrics(f"On {data.num_test:,} rows split off for testing", {"value": metrics})
     typer.echo(f"Saved to {out}. Next:")
     typer.echo(f"  dvip predict {out} NEW.csv --out predictions.csv")

@@ -100,8 +100,8 @@ _OWN_PARAMETERS = {
 class DeepGPRegressor(DeepRegressor, _DeepGP):
     """Regression with a deep Gaussian process, doubly stochastic, with inducing points.
 
-    Every unit has an RBF kernel with a length-scale for each input. Inputs and targets are scaled
-    inside. Predictions are Gaussian mixtures.
+    Every layer has an RBF kernel with a length-scale for each input, which its units share. Inputs
+    and targets are scaled inside. Predictions are Gaussian mixtures.
     """
 
 

@@ -31,6 +31,11 @@ __all__ = ["SIPRegressor"]
             "than `n_inducing`.",
         ),
         "max_iter": ("int", "Training steps."),
+        "shared_prior": (
+            "bool",
+            "Whether the units of a layer share their prior functions, or have their own, at a "
+            "cost.",
+        ),
         "n_training_samples": (
             "int",
             "Samples propagated in a training step, over which the α-energy takes its expectation.",

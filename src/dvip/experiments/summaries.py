@@ -20,6 +20,8 @@ TRAIN = "_train"
 # A standard error that the paper prints as 0.00 is below this; it prints accuracies in percent.
 SMALLEST_STDERR = 0.005
 SMALLEST_STDERR_OF_PERCENT = {"accuracy": 0.01 * SMALLEST_STDERR}
+# Splits that differ by a few rows may differ by a few steps, but not by such a factor.
+MAX_RATIO_OF_STEPS = 1.01
 
 
 def higher_is_better(metric: str) -> bool:
@@ -92,12 +94,15 @@ class Cell:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether runs of different settings are pooled here, such as of different releases."""
+        """Whether runs of different settings or lengths are pooled, such as of other releases."""
         settings = [
             {k: v for k, v in r.get("settings", {}).items() if k != "random_state"}
             for r in self.results
         ]
-        return any(other != settings[0] for other in settings)
+        steps = [result["steps"] for result in self.finished if "steps" in result]
+        return any(other != settings[0] for other in settings) or (
+            max(steps, default=0) > MAX_RATIO_OF_STEPS * min(steps, default=0)
+        )
 
 
 @dataclass(frozen=True)
