@@ -46,7 +46,8 @@ def test_commands_of_the_readme_exist():
 
 
 def test_links_inside_the_repository_lead_somewhere():
-    for page in (*PAGES, ROOT / "results" / "README.md"):
+    folders = [ROOT / "results" / "README.md", ROOT / "benchmarks" / "README.md"]
+    for page in (*PAGES, *folders):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
