@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from examples import TINY, RandomWaves, make_network, random_key, regression_data
 
@@ -15,7 +16,7 @@ from dvip.precision import precision
 from dvip.training import ArrayData, TrainingSettings, train
 from dvip.training.batches import ALL
 from dvip.training.placement import PARTS
-from dvip.training.step import _noise
+from dvip.training.step import MAX_GRADIENT, _noise, _shrunk
 
 X, Y = regression_data()
 
@@ -134,6 +135,42 @@ def deep():
 @pytest.fixture(scope="module")
 def trained(deep):
     return train(deep, array_data(), settings(max_iter=250))
+
+
+def adam_after(count, scales):
+    """Adam's state after so many random gradients, a scale for each parameter."""
+    gradients = scales * np.random.default_rng(0).normal(size=(count, len(scales)))
+    adam = optax.scale_by_adam()
+    state = adam.init(jnp.asarray(scales))
+    for gradient in gradients:
+        _, state = adam.update(jnp.asarray(gradient), state)
+    return state
+
+
+def test_gradients_far_beyond_the_usual_are_shrunk():
+    scales = np.array([1e-6, 1.0, 1e3, 1e6])
+    state = adam_after(1_000, scales)
+    usual = 5 * jnp.asarray(scales)
+    assert np.array_equal(_shrunk(usual, state), usual)
+    # Their direction stays.
+    np.testing.assert_allclose(
+        _shrunk(300 * jnp.asarray(scales), state), MAX_GRADIENT * scales, rtol=0.1
+    )
+    one = jnp.asarray(scales).at[0].multiply(1e5)
+    shrunk = _shrunk(one, state)
+    np.testing.assert_allclose(shrunk / one, shrunk[0] / one[0])
+    np.testing.assert_allclose(shrunk[0], MAX_GRADIENT * 2 * scales[0], rtol=0.1)  # 1 of 4
+
+
+def test_gradients_are_not_shrunk_before_their_size_is_known_or_where_they_are_nothing():
+    scales = np.ones(3)
+    early = adam_after(20, scales)
+    large = jnp.full(3, 1e9)
+    assert np.array_equal(_shrunk(large, early), large)
+    nothing = adam_after(200, np.array([1.0, 1.0, 0.0]))  # one had no gradient so far
+    noise = jnp.array([1.0, -1.0, 1e-15])
+    assert np.array_equal(_shrunk(noise, nothing), noise)
+    assert np.array_equal(_shrunk(jnp.zeros(3), nothing), jnp.zeros(3))
 
 
 def test_same_seed_same_model(deep, trained):
