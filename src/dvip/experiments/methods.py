@@ -23,8 +23,8 @@ SIP = {"regression": SIPRegressor}
 DEPTHS = (2, 3, 4, 5)
 PRIOR_SAMPLES = (10, 30, 40, 50)  # besides the default of 20
 ARCHITECTURES = ((10, 10, 10), (20, 20))
-# The width of layers that read images is the paper's. At the default rate of 0.01, 50,000 steps of
-# DVIP 2 on MNIST left a good solution and did not come back.
+# The width of layers that read images is the paper's. With the default rate of 0.01, long trainings
+# on MNIST have a worse log-likelihood (benchmarks/results/images.md).
 IMAGES = {"prior": "conv", "learning_rate": 0.003}
 IMAGE_UNITS = 30
 
