@@ -346,6 +346,15 @@ def test_an_unwritable_folder_is_found_before_the_training(regression, monkeypat
     assert "Permission denied" in message
 
 
+@pytest.mark.parametrize("checkpoints", ["", "checkpoints"])
+def test_checkpoints_inside_the_model_are_refused_before_the_training(regression, checkpoints):
+    out = regression.folder / "run"
+    arguments = ("fit", regression.train, "--target", "target", "--out", out, *QUICK)
+    message = refuse(*arguments, "--checkpoint", out / checkpoints)
+    assert "choose another --checkpoint" in message
+    assert not out.exists()
+
+
 def test_a_damaged_model_is_told_in_a_line(regression):
     damaged = regression.folder / "damaged"
     shutil.copytree(regression.model, damaged)
@@ -502,6 +511,12 @@ def dvip_process(*arguments):
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
+
+
+def test_the_program_as_a_module():
+    command = [sys.executable, "-m", "dvip", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert __version__ in done.stdout
 
 
 def test_the_program_in_a_process_of_its_own(regression):

@@ -39,9 +39,14 @@ class Checkpointing:
     every: int | None = None
     resume: bool = False
 
-    def check(self) -> None:
-        """Raises an error before a table is read rather than after it."""
+    def check(self, out: Path) -> None:
+        """Raises an error before a table is read rather than after it; the model goes to `out`."""
         if self.folder is not None:
+            if self.folder.resolve().is_relative_to(out.resolve()):
+                raise ValueError(
+                    f"The checkpoints cannot be in {out}, which will be the folder of the model: "
+                    "choose another --checkpoint."
+                )
             check_usable(self.folder, resume=self.resume)
         elif self.resume or self.every is not None:
             raise typer.BadParameter(

@@ -73,7 +73,7 @@ def fit_table(
     check_options(model, parameters)
     if is_first_process():
         check_model_output(out)
-        checkpointing.check()
+        checkpointing.check(out)
     if len(set(targets)) < len(targets):
         raise TableError("A target is given twice.")
     streams = is_large(table) if stream is None else stream

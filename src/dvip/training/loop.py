@@ -209,11 +209,11 @@ def train(
 
     pending: tuple[Progress, int] | None = None
     told: Array | None = None
-    held_back = STOPPING_SIGNALS if checkpoints is not None or place.num_parts > 1 else ()
     firsts = range(len(history) * num_steps, num_pieces * num_steps, num_steps)
     with (
         place.noticing_lost_processes(),
-        HeldBackSignals(*held_back) as signals,
+        # Between two pieces nothing is under way: an exit amid a piece may crash.
+        HeldBackSignals(*STOPPING_SIGNALS) as signals,
         closing(read_ahead(read, firsts)) as pieces,
     ):
         for first, batches in zip(firsts, pieces, strict=True):
