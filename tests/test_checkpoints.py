@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -291,6 +292,22 @@ def test_ctrl_c_leaves_a_checkpoint(handlers, undisturbed, monkeypatch, folder):
             fit(folder)
     assert steps_of(folder)[0] in (360, 540)
     assert_same(resume(folder), undisturbed)
+
+
+def test_ctrl_c_without_checkpoints_waits_for_what_is_under_way(handlers, monkeypatch):
+    heard = []
+
+    def interrupts(steps, bound):
+        heard.append(steps)
+        if len(heard) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(
+        "dvip.estimators.base.progress_bar", lambda *_, **__: nullcontext(interrupts)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fit(None)
+    assert len(heard) == 2  # of five pieces
 
 
 def test_a_second_signal_is_not_held_back(handlers):
