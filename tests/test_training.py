@@ -1,5 +1,7 @@
 """The training loop: reproducible, equal to plain Adam, and safe where the bound breaks down."""
 
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ from dvip.likelihoods import Gaussian
 from dvip.objectives import DeepModel, bound
 from dvip.parameters import combine, split_trainable
 from dvip.precision import precision
-from dvip.training import ArrayData, TrainingSettings, train
+from dvip.training import ArrayData, TrainingSettings, progress, train
 from dvip.training.batches import ALL
 from dvip.training.placement import PARTS
 from dvip.training.step import MAX_GRADIENT, _noise, _shrunk
@@ -250,6 +252,21 @@ def test_progress_is_reported(deep):
     assert steps[-1] == 250
     assert list(steps) == sorted(set(steps))
     assert np.array_equal(bounds, result.bounds)
+
+
+def test_without_a_terminal_there_is_a_line_a_minute(monkeypatch, capsys):
+    clock = iter([0.0, 10.0, 40.0, 70.0, 100.0, 130.0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with progress.progress_bar(6_000, shown=True) as report:
+        for steps in (1_000, 1_500, 2_000, 2_500, 3_000):  # the first may be a checkpoint's
+            report(steps, -1234.56)
+    assert capsys.readouterr().err == (
+        "2,000 of 6,000 steps, bound -1,234.6, about 4 min left\n"
+        "3,000 of 6,000 steps, bound -1,234.6, about 3 min left\n"
+    )
+    with progress.progress_bar(6_000, shown=False) as report:
+        report(1, 0.0)
+    assert capsys.readouterr().err == ""
 
 
 def test_own_source_of_data(deep, trained):

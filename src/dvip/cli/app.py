@@ -230,7 +230,12 @@ def fit(
 def predict(
     model: ModelArgument,
     table: TableArgument,
-    out: Annotated[Path, typer.Option(help="CSV or Parquet file for the predictions.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="CSV or Parquet file for the predictions; one that is there is replaced."
+        ),
+    ],
     quantiles: Annotated[
         str, typer.Option(help="Quantiles for a regression, separated by commas.")
     ] = "0.05,0.25,0.5,0.75,0.95",

@@ -45,7 +45,10 @@ SHARED_PARAMETERS: Mapping[str, tuple[str, str]] = {
     ),
     "precision": ('{"float32", "float64"}', "Of all computations of the model."),
     "random_state": ("int, RandomState or None", "The same number gives the same model."),
-    "verbose": ("bool", "Whether to show a progress bar, on a terminal."),
+    "verbose": (
+        "bool",
+        "Whether to show a progress bar; where there is no terminal, a line a minute.",
+    ),
 }
 
 _ATTRIBUTES = """

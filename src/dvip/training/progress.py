@@ -1,5 +1,10 @@
-"""Progress bars, on a terminal only: of training, and of rows that are read or predicted."""
+"""Progress bars on a terminal: of training, and of rows that are read or predicted.
 
+Elsewhere, as in the log of a batch job, training writes a line a minute.
+"""
+
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,11 +13,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 __all__ = ["progress_bar", "row_counter"]
 
+SECONDS_BETWEEN_LINES = 60.0
+
 
 @contextmanager
 def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
-    """Gives the function that `train` reports to; silent unless `shown` and on a terminal."""
+    """Gives the function that `train` reports to; silent unless `shown`."""
     console = Console(stderr=True)
+    if shown and not console.is_terminal:
+        yield _line_a_minute(max_iter)
+        return
     columns = (
         TextColumn("training"),
         BarColumn(),
@@ -21,7 +31,7 @@ def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float
         TextColumn("bound {task.fields[bound]:,.1f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar:
+    with Progress(*columns, console=console, disable=not shown) as bar:
         task = bar.add_task("training", total=max_iter, bound=float("nan"), rate="compiling")
 
         def report(steps: int, bound: float) -> None:
@@ -30,6 +40,27 @@ def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float
             bar.update(task, completed=steps, bound=bound, rate=rate)
 
         yield report
+
+
+def _line_a_minute(max_iter: int) -> Callable[[int, float], None]:
+    first: tuple[float, int] | None = None
+    last = time.monotonic()
+
+    def report(steps: int, bound: float) -> None:
+        nonlocal first, last
+        now = time.monotonic()
+        # The time left is judged by what was done since the first report, compiled and under way.
+        began, done_then = first = first or (now, steps)
+        if now - last < SECONDS_BETWEEN_LINES or steps == done_then:
+            return
+        last = now
+        left = (max_iter - steps) * (now - began) / (steps - done_then)
+        line = (
+            f"{steps:,} of {max_iter:,} steps, bound {bound:,.1f}, about {left / 60:.0f} min left"
+        )
+        print(line, file=sys.stderr, flush=True)
+
+    return report
 
 
 @contextmanager
