@@ -153,7 +153,7 @@ def test_number_of_steps_between(folder):
     [
         (dict(learning_rate=0.06), "learning_rate was 0.05 and is 0.06"),
         (dict(max_iter=1000), "max_iter was 900 and is 1000"),
-        (dict(random_state=1), "seed was"),
+        (dict(random_state=1), "the seed differs"),
         (dict(n_layers=1), "n_layers was 2 and is 1"),
         (
             dict(prior=BayesianNeuralNetwork((8,), activation="relu")),

@@ -180,6 +180,10 @@ class CheckpointFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
 
+# Differences whose values would tell a user nothing: a checksum, and a number made of `random_state`.
+WITHOUT_VALUES = {"data": "the data differ", "seed": "the seed differs"}
+
+
 def _differences(before: Any, now: Any, name: str = "") -> list[str]:
     """What differs between two descriptions of a training, in words."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
@@ -191,4 +195,4 @@ def _differences(before: Any, now: Any, name: str = "") -> list[str]:
         ]
     if before == now:
         return []
-    return ["the data differ"] if name == "data" else [f"{name} was {before!r} and is {now!r}"]
+    return [WITHOUT_VALUES.get(name, f"{name} was {before!r} and is {now!r}")]
