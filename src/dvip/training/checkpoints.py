@@ -180,7 +180,7 @@ class CheckpointFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-# Differences whose values would tell a user nothing: a checksum, and a number made of `random_state`.
+# Differences whose values would tell a user nothing: a checksum, a number made of `random_state`.
 WITHOUT_VALUES = {"data": "the data differ", "seed": "the seed differs"}
 
 
