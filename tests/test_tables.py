@@ -364,6 +364,60 @@ def test_semicolons_tabs_and_a_byte_order_mark_are_understood(tmp_path):
         assert frame.iloc[0].tolist() == [1, "x"]
 
 
+def whole_and_in_blocks(path, text_columns=()):
+    """A table as it is read at once, and a row at a time."""
+    return read_table(path), pd.concat(read_blocks(path, text_columns, rows=1))
+
+
+@pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.tsv", "\t")])
+def test_decimal_commas_are_understood(tmp_path, name, separator):
+    lines = ["a;b;t;y", "101,260;0,8;x;20,256", "102,500;;1,5;-1,5e1", "7;,25;x;1"]
+    path = tmp_path / name
+    path.write_text("\n".join(lines).replace(";", separator))
+    for frame in whole_and_in_blocks(path, ("t",)):
+        numbers = target_numbers(frame.fillna({"b": 0.5}), ["a", "b", "y"])
+        expected = [[101.26, 0.8, 20.256], [102.5, 0.5, -15], [7, 0.25, 1]]
+        np.testing.assert_array_equal(numbers, expected)
+        assert frame["t"].tolist() == ["x", "1.5", "x"]
+    as_text = pd.concat(read_blocks(path, ("a",)))
+    assert as_text["a"].tolist() == ["101.260", "102.500", "7"]
+
+
+def test_a_bad_cell_leaves_decimal_commas_what_they_are(tmp_path):
+    (tmp_path / "t.csv").write_text("a;y\n0,5;101,260\n0,6;-\n0,7;102,5\n")
+    for frame in whole_and_in_blocks(tmp_path / "t.csv"):
+        with pytest.raises(TableError, match=r"'y' is not a number in row 2 of t.csv: '-'"):
+            target_numbers(frame.set_axis(range(3)), ["y"])
+
+
+def test_with_decimal_points_a_comma_separates_thousands(tmp_path):
+    (tmp_path / "t.csv").write_text("a;y\n1,234;0.5\n12;1.5\n")
+    for frame in whole_and_in_blocks(tmp_path / "t.csv"):
+        np.testing.assert_array_equal(target_numbers(frame, ["a"]), [1234, 12])
+    (tmp_path / "t.csv").write_text("a;c\n1,234,567;x\n1,234;y\n")
+    for frame in whole_and_in_blocks(tmp_path / "t.csv"):
+        np.testing.assert_array_equal(target_numbers(frame, ["a"]), [1234567, 1234])
+    (tmp_path / "t.csv").write_text("codes;y\n1,3;0.5\n2;1.5\n")
+    assert read_table(tmp_path / "t.csv")["codes"].tolist() == ["1,3", "2"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "cell"),
+    [
+        (["1,234;5", "2,345;6"], "1,234"),
+        (["1.234;0,5", "2;0,6"], "1.234"),
+        (["1,234;0,5", "2;0.6"], "1,234"),
+        (["1;2"] * 2000 + ["1,234;5"], "1,234"),
+    ],
+)
+def test_commas_that_may_be_either_are_an_error(tmp_path, rows, cell):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["a;b", *rows]))
+    for read in (read_table, lambda path: list(read_blocks(path, rows=100))):
+        with pytest.raises(TableError, match=f"t.csv has the number '{cell}'.*decimal point"):
+            read(path)
+
+
 def test_duplicate_names_are_an_error(tmp_path):
     (tmp_path / "a.csv").write_text("x, y,x\n1,2,3\n")
     table = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])

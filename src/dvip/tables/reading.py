@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dvip.tables.errors import TableError, quoted
+from dvip.tables.marks import SAMPLED_ROWS, decimal_mark, with_points
 
 __all__ = [
     "ROWS_AT_ONCE",
@@ -100,7 +102,8 @@ def _read_file(path: Path) -> pd.DataFrame:
         with _open_parquet(path) as file:
             return file.read().to_pandas(ignore_metadata=True)
     with _open_text(path) as file:
-        return _parse_text(path, file)
+        dialect = _dialect(path, file)
+        return with_points(path, _parse_text(path, file, dialect), dialect.mark)
 
 
 def read_blocks(
@@ -217,18 +220,39 @@ def _found_separator(first_line: str) -> str:
     return max((",", ";", "\t"), key=first_line.count)
 
 
+@dataclass(frozen=True)
+class _Dialect:
+    """How a text file is written."""
+
+    options: dict[str, Any]
+    """Options of `pandas.read_csv`."""
+    mark: str | None
+    """The decimal mark, None if the first rows do not show it."""
+
+
+def _dialect(path: Path, file: IO[str]) -> _Dialect:
+    """Looks at the first lines of a file."""
+    first_line = file.readline(MAX_FIRST_LINE)
+    sep = "\t" if separator(path) == "\t" else _found_separator(first_line)
+    options: dict[str, Any] = {"sep": sep, "skipinitialspace": True, "index_col": False}
+    if sep == ",":
+        return _Dialect(options, ".")
+    file.seek(0)
+    sample = pd.read_csv(file, nrows=SAMPLED_ROWS, dtype=str, na_filter=False, **options)
+    mark = decimal_mark(path, sample.to_numpy(dtype=object).ravel())
+    return _Dialect({**options, "decimal": mark or "."}, mark)
+
+
 def _parse_text(
-    path: Path, file: IO[str], text_columns: tuple[str, ...] = (), **options: Any
+    path: Path,
+    file: IO[str],
+    dialect: _Dialect,
+    text_columns: tuple[str, ...] = (),
+    **options: Any,
 ) -> Any:
     """What `pandas.read_csv` gives, with names that are stripped and checked."""
-    first_line = file.readline(MAX_FIRST_LINE)
-    dialect: dict[str, Any] = {
-        "sep": "\t" if separator(path) == "\t" else _found_separator(first_line),
-        "skipinitialspace": True,
-        "index_col": False,
-    }
     file.seek(0)
-    header = pd.read_csv(file, header=None, nrows=1, dtype=str, na_filter=False, **dialect)
+    header = pd.read_csv(file, header=None, nrows=1, dtype=str, na_filter=False, **dialect.options)
     cells = [str(cell).strip() for cell in header.loc[0]]
     names = [cell or NAMELESS.format(position) for position, cell in enumerate(cells)]
     _check_names(path, names)
@@ -240,7 +264,7 @@ def _parse_text(
         dtype={name: str for name in text_columns if name in names},
         na_values=list(GAP_SIGNS),
         low_memory=False,  # else the type of a cell depends on the rows around it
-        **dialect,
+        **dialect.options,
         **options,
     )
 
@@ -251,8 +275,11 @@ def _text_blocks(
     options: dict[str, Any] = {"chunksize": rows}
     if columns is not None:
         options["usecols"] = lambda name: name in columns
-    with _open_text(path) as file, _parse_text(path, file, text_columns, **options) as blocks:
-        yield from blocks
+    with _open_text(path) as file:
+        dialect = _dialect(path, file)
+        with _parse_text(path, file, dialect, text_columns, **options) as blocks:
+            for block in blocks:
+                yield with_points(path, block, dialect.mark)
 
 
 @contextmanager
