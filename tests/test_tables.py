@@ -364,6 +364,14 @@ def test_semicolons_tabs_and_a_byte_order_mark_are_understood(tmp_path):
         assert frame.iloc[0].tolist() == [1, "x"]
 
 
+def test_separators_in_quoted_names_do_not_count(tmp_path):
+    for quoted in ('"Length, mm";"Width, mm, in";y', '"Length; mm";"Width\tin";y'):
+        (tmp_path / "t.csv").write_text(f"{quoted}\n1;2;3\n")
+        frame = read_table(tmp_path / "t.csv")
+        assert frame.iloc[0].tolist() == [1, 2, 3]
+        assert all(f'"{name}"' in quoted for name in frame.columns[:2])
+
+
 def whole_and_in_blocks(path, text_columns=()):
     """A table as it is read at once, and a row at a time."""
     return read_table(path), pd.concat(read_blocks(path, text_columns, rows=1))

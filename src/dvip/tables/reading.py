@@ -5,6 +5,7 @@ messages.
 """
 
 import gzip
+import re
 import warnings
 import zlib
 from collections import Counter
@@ -47,6 +48,8 @@ BYTES_OF_A_CELL, COMPRESSION = 8, 4
 
 # Characters in which the separator is looked for.
 MAX_FIRST_LINE = 1_000_000
+# A name in quotes, in which a separator is part of the name.
+QUOTED = re.compile('"[^"]*"')
 
 # What pandas calls a column whose header is empty, such as the row labels that it writes itself.
 NAMELESS = "Unnamed: {}"
@@ -217,7 +220,7 @@ def _open_text(path: Path) -> IO[str]:
 
 def _found_separator(first_line: str) -> str:
     """What separates the names in a first line: "CSV" files often have semicolons or tabs."""
-    return max((",", ";", "\t"), key=first_line.count)
+    return max((",", ";", "\t"), key=QUOTED.sub("", first_line).count)
 
 
 @dataclass(frozen=True)
