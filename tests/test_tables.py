@@ -527,6 +527,16 @@ def test_blocks_are_written_as_one_table(tmp_path, suffix):
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_numbers_are_written_with_all_their_digits(tmp_path, suffix):
+    numbers = [1.7e12 + 0.125, 0.1, 1e-300, -1 / 3]
+    with table_writer(tmp_path / f"t{suffix}") as append:
+        append(pd.DataFrame({"x": numbers, "single": np.float32(numbers)}))
+    written = read_table(tmp_path / f"t{suffix}")
+    np.testing.assert_allclose(written["x"], numbers, rtol=3e-16)
+    np.testing.assert_array_equal(np.float32(written["single"]), np.float32(numbers))
+
+
 def test_a_table_that_is_not_completed_leaves_the_old_one(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("old")
