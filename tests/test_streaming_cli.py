@@ -123,6 +123,16 @@ def test_fit_streams_labels(tmp_path):
     assert model.score(frame[["a", "b"]].to_numpy(), frame["kind"]) > 0.85
 
 
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_one_bad_cell_does_not_make_labels_of_a_target(tmp_path, stream):
+    frame = patients()[["age", "target"]].astype({"target": object})
+    frame.loc[333, "target"] = "$100.1"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "--target", "target", "--out", tmp_path / "model", stream)
+    assert "is mostly numbers, but row 334 of t.csv has '$100.1'" in refuse(*fit)
+    assert "not a number in row 334 of t.csv" in refuse(*fit, "--task", "regression", *QUICK)
+
+
 def test_large_tables_stream_by_themselves(tmp_path, monkeypatch):
     frame = patients()[["age", "bmi", "target"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -478,6 +478,24 @@ def test_the_task_follows_from_the_target(cells, task):
     assert choose_task(pd.DataFrame({"y": cells}), ["y"]) == task
 
 
+@pytest.mark.parametrize("bad", ["-", "missing", "$100.1"])
+def test_bad_cells_do_not_make_labels_of_numbers(bad):
+    cells = [str(number / 7) for number in range(30)]
+    for few in (cells[:4], cells):
+        frame = pd.DataFrame({"y": [*few, bad]})
+        match = rf"'y' is mostly numbers, but row {len(frame)} has .*--task classification"
+        with pytest.raises(TableError, match=match) as caught:
+            choose_task(frame, ["y"])
+        assert repr(bad) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cells", [["1", "2", "3"] * 5 + ["other"], ["1", "2", "x", "y"], pd.Categorical([1, 2, 3, "x"])]
+)
+def test_labels_of_which_some_are_numbers_are_labels(cells):
+    assert choose_task(pd.DataFrame({"y": cells}), ["y"]) == "classification"
+
+
 @pytest.mark.parametrize(
     ("cells", "labels"),
     [

@@ -69,6 +69,8 @@ def streamed_table(
 
 def _task(survey: TableSurvey, targets: Sequence[str], task: str | None) -> str:
     """The task, chosen if it was not given; told to the user."""
+    if task is None and len(targets) == 1:
+        survey.target.check_choice(targets[0])
     chosen = task or ("regression" if len(targets) > 1 else survey.target.task)
     if chosen == "classification" and len(targets) > 1:
         raise TableError("A classification has one target only.")
