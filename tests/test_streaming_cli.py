@@ -133,6 +133,25 @@ def test_one_bad_cell_does_not_make_labels_of_a_target(tmp_path, stream):
     assert "not a number in row 334 of t.csv" in refuse(*fit, "--task", "regression", *QUICK)
 
 
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_labels_that_are_numbers_are_the_same_however_written(tmp_path, stream, suffix):
+    frame = pd.DataFrame({"x": np.arange(120.0), "y": [1.0] * 60 + [2.5] * 60})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.astype({"y": str}).to_parquet(tmp_path / "text.parquet")
+    told = succeed(
+        "fit", tmp_path / f"t.{suffix}", "--target", "y", "--out", tmp_path / "m", stream,
+        "--test-fraction", "0.2", *QUICK[:2], "--max-iter", "20",
+    ).stdout  # fmt: skip
+    assert "2 classes: 1, 2.5" in told
+    assert "(chosen from the values of y; --task regression changes it)" in told
+    for name in ("t.csv", "t.parquet", "text.parquet"):
+        assert (
+            '"rows": 120' in succeed("evaluate", tmp_path / "m", tmp_path / name, "--json").stdout
+        )
+
+
 def test_large_tables_stream_by_themselves(tmp_path, monkeypatch):
     frame = patients()[["age", "bmi", "target"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -504,6 +504,8 @@ def test_labels_of_which_some_are_numbers_are_labels(cells):
         ([True, False], [True, False]),
         (["b", " a"], ["b", "a"]),
         ([0.5, 1.0], ["0.5", "1"]),
+        (["0.50", "1.0"], ["0.5", "1"]),
+        (["1.0", "b"], ["1.0", "b"]),
         ([1e300, 2], [str(int(1e300)), "2"]),
     ],
 )

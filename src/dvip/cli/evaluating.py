@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from dvip.metrics import (
     regression_totals,
 )
 from dvip.tables import TableError, num_rows, target_numbers, with_targets
-from dvip.tables.parsing import parse_texts, text_of
+from dvip.tables.parsing import are_numbers, label_of, parse_texts, text_of
 from dvip.training import row_counter
 
 __all__ = ["evaluate_table", "scores"]
@@ -50,12 +50,21 @@ def scores(estimator: Any, blocks: Iterable[tuple[Any, np.ndarray]]) -> dict[str
         return regression_from_totals(totals)
     probabilities: list[np.ndarray] = []
     labels: list[str] = []
-    classes = [text_of(label) for label in estimator.classes_]
+    text = label_reader(estimator.classes_)
+    classes = [text(label) for label in estimator.classes_]
     same = {label: label for label in classes}  # one text in memory for each class, not each row
     for inputs, y in blocks:
         probabilities.append(estimator.predict_proba(inputs).astype(np.float32))
-        labels += [same.get(text, text) for text in map(text_of, y)]
+        labels += [same.get(label, label) for label in map(text, y)]
     return classification_metrics(np.concatenate(probabilities), labels, classes)
+
+
+def label_reader(classes: np.ndarray) -> Callable[[Any], str]:
+    """How to compare labels with the classes: as numbers, where that is what the classes are."""
+    if not are_numbers(classes):
+        return text_of
+    distinct = len(set(map(label_of, classes))) == len(classes)
+    return label_of if distinct else text_of
 
 
 class LabelledBlocks:

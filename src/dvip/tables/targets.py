@@ -12,6 +12,7 @@ from dvip.tables.errors import TableError, check_present, row_name
 from dvip.tables.parsing import (
     holds_dates,
     is_number_type,
+    label_of,
     missing_cells,
     parse_numbers,
     parse_texts,
@@ -91,8 +92,12 @@ class TargetSurvey:
 
     @property
     def label_kind(self) -> str:
-        """What labels are: truth values, whole numbers, or text."""
-        return "truth" if self.only_truth else "whole" if self.only_whole else "text"
+        """What labels are: truth values, whole numbers, other numbers as text, or text."""
+        if self.only_truth:
+            return "truth"
+        if self.only_whole:
+            return "whole"
+        return "text" if self.num_unreadable else "number"
 
     @property
     def labels(self) -> np.ndarray:
@@ -102,6 +107,8 @@ class TargetSurvey:
                 return np.array(sorted(map(bool, self.numbers)))
             case "whole":
                 return np.array(sorted(map(int, self.numbers)))
+            case "number":
+                return np.array(sorted(set(map(label_of, self.texts))), dtype=object)
             case _:
                 return np.array(sorted(self.texts), dtype=object)
 
@@ -174,6 +181,8 @@ def labels_of_kind(column: pd.Series, kind: str) -> np.ndarray:
             return parse_numbers(column).values.astype(bool)
         case "whole":
             return parse_numbers(column).values.astype(np.int64)
+        case "number":
+            return np.array([label_of(cell) for cell in parse_texts(column)], dtype=object)
         case _:
             return parse_texts(column)
 
