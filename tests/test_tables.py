@@ -426,6 +426,23 @@ def test_commas_that_may_be_either_are_an_error(tmp_path, rows, cell):
             read(path)
 
 
+def test_names_of_folders_that_say_a_value_are_columns(tmp_path):
+    values = {"grp=u%20v": "u v", "grp=w": "w", "grp=__HIVE_DEFAULT_PARTITION__": None}
+    for number, folder in enumerate(values):
+        (tmp_path / folder / "year=2020").mkdir(parents=True)
+        part = pd.DataFrame({"x": [number, number]})
+        part.to_parquet(tmp_path / folder / "year=2020" / "0.parquet", index=False)
+    for frame in whole_and_in_blocks(tmp_path):
+        assert list(frame.columns) == ["x", "grp", "year"]
+        assert set(frame["year"]) == {"2020"}
+        for number, value in enumerate(values.values()):
+            found = frame["grp"][frame["x"] == number]
+            assert len(found) == 2
+            assert found.isna().all() if value is None else (found == value).all()
+    frame = pd.concat(read_blocks(tmp_path, columns=["x", "year"]))
+    assert list(frame.columns) == ["x", "year"]
+
+
 def test_duplicate_names_are_an_error(tmp_path):
     (tmp_path / "a.csv").write_text("x, y,x\n1,2,3\n")
     table = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])

@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
@@ -55,6 +56,8 @@ QUOTED = re.compile('"[^"]*"')
 NAMELESS = "Unnamed: {}"
 # Besides what pandas takes for a gap: the sign in many public data sets.
 GAP_SIGNS = ("?",)
+# What Hive and Spark name the folder of rows without a value.
+FOLDER_GAP = "__HIVE_DEFAULT_PARTITION__"
 
 
 def is_parquet(path: Path) -> bool:
@@ -87,12 +90,15 @@ def table_files(path: str | Path) -> list[Path]:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """The whole table. Of a folder, the rows are counted over all files."""
+    """The whole table. Of a folder, the rows are counted over all files.
+
+    Names of folders in it such as `year=2020` are a column of text.
+    """
     path = Path(path)
     frames = []
     for file in table_files(path):
         with readable(file):
-            frames.append(_read_file(file))
+            frames.append(_with_folder_values(_read_file(file), path, file))
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if frame.empty:
         raise TableError(f"{path} has no rows.")
@@ -125,7 +131,7 @@ def read_blocks(
     for file in table_files(path):
         for block in _blocks_of_file(file, text_columns, rows, columns):
             empty = False
-            yield block
+            yield _with_folder_values(block, Path(path), file, columns)
     if empty:
         raise TableError(f"{path} has no rows.")
 
@@ -149,6 +155,19 @@ def _blocks_of_file(
             start += len(block)
             if len(block):
                 yield block
+
+
+def _with_folder_values(
+    frame: pd.DataFrame, table: Path, file: Path, columns: Collection[str] | None = None
+) -> pd.DataFrame:
+    """Rows of a file with what the names of its folders say of them, such as `year=2020`."""
+    folders = file.relative_to(table).parts[:-1] if file != table else ()
+    for name, _, value in (folder.partition("=") for folder in folders):
+        key = unquote(name)
+        wanted = columns is None or key in columns
+        if value and wanted and key not in frame.columns:
+            frame[key] = None if value == FOLDER_GAP else unquote(value)
+    return frame
 
 
 def num_rows(path: str | Path) -> int | None:
