@@ -152,6 +152,20 @@ def test_labels_that_are_numbers_are_the_same_however_written(tmp_path, stream, 
         )
 
 
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_words_that_are_taken_for_gaps_are_named(tmp_path, stream):
+    rows = ["x;kind", *(f"{x};{'high' if x > 60 else 'low'}" for x in range(120)), "7;None", "8;?"]
+    fit = ("--target", "kind", "--out", tmp_path / "m", stream, *QUICK[:2], "--max-iter", "20")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    told = succeed("fit", tmp_path / "t.csv", *fit).stdout
+    assert "Dropped 2 rows without a value in kind ('?' or 'None')." in told
+    (tmp_path / "t.csv").write_text("\n".join([*rows, "9;"]))
+    told = succeed("fit", tmp_path / "t.csv", *fit).stdout
+    assert "Dropped 3 rows without a value in kind (empty or '?' or 'None')." in told
+    warned = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv").stderr
+    assert "3 rows have no value in kind (empty or '?' or 'None') and do not count" in warned
+
+
 def test_large_tables_stream_by_themselves(tmp_path, monkeypatch):
     frame = patients()[["age", "bmi", "target"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

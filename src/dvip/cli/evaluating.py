@@ -12,6 +12,7 @@ import typer
 from dvip.cli.errors import warn
 from dvip.cli.printing import print_metrics
 from dvip.cli.table_model import TableModel, open_model
+from dvip.cli.training_table import gaps_named
 from dvip.metrics import (
     add_totals,
     classification_metrics,
@@ -85,7 +86,8 @@ class LabelledBlocks:
                     yield inputs[frame.index.isin(labelled.index)], self._targets(labelled)
                 done(len(frame))
         if dropped:
-            warn(f"{dropped:,} rows have no value in {', '.join(targets)} and do not count.")
+            what = f"{', '.join(targets)}{gaps_named(self.table, targets)}"
+            warn(f"{dropped:,} rows have no value in {what} and do not count.")
         if not self.rows:
             raise TableError(f"No row of {self.table} has a value in {', '.join(targets)}.")
 

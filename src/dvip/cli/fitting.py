@@ -156,7 +156,7 @@ def read_training_table(table: Path, targets: Sequence[str]) -> pd.DataFrame:
     dropped = len(frame) - len(complete)
     if dropped == len(frame):
         raise TableError(f"No row of {table} has a value in {', '.join(targets)}.")
-    tell_dropped(dropped, targets)
+    tell_dropped(dropped, table, targets)
     return complete
 
 

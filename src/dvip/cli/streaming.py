@@ -54,7 +54,7 @@ def streamed_table(
         survey = survey_table(table, targets, drop, split, done)
     columns = len(survey.columns) + len(targets) + len(drop)
     typer.echo(f"Streaming {table}: {survey.num_rows:,} rows, {columns:,} columns.")
-    tell_dropped(survey.num_rows - survey.num_labelled, targets)
+    tell_dropped(survey.num_rows - survey.num_labelled, table, targets)
     check_split(survey.num_labelled, survey.num_test, test_fraction)
     rows = _TableRows(table, survey, _task(survey, targets, task), survey.encoder())
     return TrainingTable(

@@ -25,6 +25,7 @@ from dvip.tables.marks import SAMPLED_ROWS, decimal_mark, with_points
 
 __all__ = [
     "ROWS_AT_ONCE",
+    "gap_texts",
     "is_parquet",
     "num_numbers",
     "num_rows",
@@ -54,8 +55,11 @@ QUOTED = re.compile('"[^"]*"')
 
 # What pandas calls a column whose header is empty, such as the row labels that it writes itself.
 NAMELESS = "Unnamed: {}"
-# Besides what pandas takes for a gap: the sign in many public data sets.
-GAP_SIGNS = ("?",)
+# Cells of text files that are gaps: what pandas takes for one, and the sign of many public tables.
+GAP_TEXTS = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?"),
+)
 # What Hive and Spark name the folder of rows without a value.
 FOLDER_GAP = "__HIVE_DEFAULT_PARTITION__"
 
@@ -284,7 +288,8 @@ def _parse_text(
         header=0,
         names=names,
         dtype={name: str for name in text_columns if name in names},
-        na_values=list(GAP_SIGNS),
+        na_values=list(GAP_TEXTS),
+        keep_default_na=False,
         low_memory=False,  # else the type of a cell depends on the rows around it
         **dialect.options,
         **options,
@@ -302,6 +307,22 @@ def _text_blocks(
         with _parse_text(path, file, dialect, text_columns, **options) as blocks:
             for block in blocks:
                 yield with_points(path, block, dialect.mark)
+
+
+def gap_texts(path: Path, columns: Collection[str]) -> list[str]:
+    """What was taken for a gap in columns of a text file: "" and words such as "None"."""
+    if is_parquet(path):
+        return []
+    options = {"chunksize": ROWS_AT_ONCE, "usecols": lambda name: name in columns}
+    found: set[str] = set()
+    with readable(path), _open_text(path) as file:
+        dialect = _dialect(path, file)
+        text_columns = tuple(columns)
+        with _parse_text(path, file, dialect, text_columns, na_filter=False, **options) as blocks:
+            for block in blocks:
+                found.update(*(block[name].unique() for name in block.columns))
+                found &= set(GAP_TEXTS)
+    return sorted(found)
 
 
 @contextmanager
