@@ -123,6 +123,49 @@ def test_fit_streams_labels(tmp_path):
     assert model.score(frame[["a", "b"]].to_numpy(), frame["kind"]) > 0.85
 
 
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_one_bad_cell_does_not_make_labels_of_a_target(tmp_path, stream):
+    frame = patients()[["age", "target"]].astype({"target": object})
+    frame.loc[333, "target"] = "$100.1"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    fit = ("fit", tmp_path / "t.csv", "--target", "target", "--out", tmp_path / "model", stream)
+    assert "is mostly numbers, but row 334 of t.csv has '$100.1'" in refuse(*fit)
+    assert "not a number in row 334 of t.csv" in refuse(*fit, "--task", "regression", *QUICK)
+
+
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_labels_that_are_numbers_are_the_same_however_written(tmp_path, stream, suffix):
+    frame = pd.DataFrame({"x": np.arange(120.0), "y": [1.0] * 60 + [2.5] * 60})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    frame.astype({"y": str}).to_parquet(tmp_path / "text.parquet")
+    told = succeed(
+        "fit", tmp_path / f"t.{suffix}", "--target", "y", "--out", tmp_path / "m", stream,
+        "--test-fraction", "0.2", *QUICK[:2], "--max-iter", "20",
+    ).stdout  # fmt: skip
+    assert "2 classes: 1, 2.5" in told
+    assert "(chosen from the values of y; --task regression changes it)" in told
+    for name in ("t.csv", "t.parquet", "text.parquet"):
+        assert (
+            '"rows": 120' in succeed("evaluate", tmp_path / "m", tmp_path / name, "--json").stdout
+        )
+
+
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_words_that_are_taken_for_gaps_are_named(tmp_path, stream):
+    rows = ["x;kind", *(f"{x};{'high' if x > 60 else 'low'}" for x in range(120)), "7;None", "8;?"]
+    fit = ("--target", "kind", "--out", tmp_path / "m", stream, *QUICK[:2], "--max-iter", "20")
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    told = succeed("fit", tmp_path / "t.csv", *fit).stdout
+    assert "Dropped 2 rows without a value in kind ('?' or 'None')." in told
+    (tmp_path / "t.csv").write_text("\n".join([*rows, "9;"]))
+    told = succeed("fit", tmp_path / "t.csv", *fit).stdout
+    assert "Dropped 3 rows without a value in kind (empty or '?' or 'None')." in told
+    warned = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv").stderr
+    assert "3 rows have no value in kind (empty or '?' or 'None') and do not count" in warned
+
+
 def test_large_tables_stream_by_themselves(tmp_path, monkeypatch):
     frame = patients()[["age", "bmi", "target"]]
     frame.to_csv(tmp_path / "t.csv", index=False)

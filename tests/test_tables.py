@@ -364,6 +364,85 @@ def test_semicolons_tabs_and_a_byte_order_mark_are_understood(tmp_path):
         assert frame.iloc[0].tolist() == [1, "x"]
 
 
+def test_separators_in_quoted_names_do_not_count(tmp_path):
+    for quoted in ('"Length, mm";"Width, mm, in";y', '"Length; mm";"Width\tin";y'):
+        (tmp_path / "t.csv").write_text(f"{quoted}\n1;2;3\n")
+        frame = read_table(tmp_path / "t.csv")
+        assert frame.iloc[0].tolist() == [1, 2, 3]
+        assert all(f'"{name}"' in quoted for name in frame.columns[:2])
+
+
+def whole_and_in_blocks(path, text_columns=()):
+    """A table as it is read at once, and a row at a time."""
+    return read_table(path), pd.concat(read_blocks(path, text_columns, rows=1))
+
+
+@pytest.mark.parametrize(("name", "separator"), [("t.csv", ";"), ("t.tsv", "\t")])
+def test_decimal_commas_are_understood(tmp_path, name, separator):
+    lines = ["a;b;t;y", "101,260;0,8;x;20,256", "102,500;;1,5;-1,5e1", "7;,25;x;1"]
+    path = tmp_path / name
+    path.write_text("\n".join(lines).replace(";", separator))
+    for frame in whole_and_in_blocks(path, ("t",)):
+        numbers = target_numbers(frame.fillna({"b": 0.5}), ["a", "b", "y"])
+        expected = [[101.26, 0.8, 20.256], [102.5, 0.5, -15], [7, 0.25, 1]]
+        np.testing.assert_array_equal(numbers, expected)
+        assert frame["t"].tolist() == ["x", "1.5", "x"]
+    as_text = pd.concat(read_blocks(path, ("a",)))
+    assert as_text["a"].tolist() == ["101.260", "102.500", "7"]
+
+
+def test_a_bad_cell_leaves_decimal_commas_what_they_are(tmp_path):
+    (tmp_path / "t.csv").write_text("a;y\n0,5;101,260\n0,6;-\n0,7;102,5\n")
+    for frame in whole_and_in_blocks(tmp_path / "t.csv"):
+        with pytest.raises(TableError, match=r"'y' is not a number in row 2 of t.csv: '-'"):
+            target_numbers(frame.set_axis(range(3)), ["y"])
+
+
+def test_with_decimal_points_a_comma_separates_thousands(tmp_path):
+    (tmp_path / "t.csv").write_text("a;y\n1,234;0.5\n12;1.5\n")
+    for frame in whole_and_in_blocks(tmp_path / "t.csv"):
+        np.testing.assert_array_equal(target_numbers(frame, ["a"]), [1234, 12])
+    (tmp_path / "t.csv").write_text("a;c\n1,234,567;x\n1,234;y\n")
+    for frame in whole_and_in_blocks(tmp_path / "t.csv"):
+        np.testing.assert_array_equal(target_numbers(frame, ["a"]), [1234567, 1234])
+    (tmp_path / "t.csv").write_text("codes;y\n1,3;0.5\n2;1.5\n")
+    assert read_table(tmp_path / "t.csv")["codes"].tolist() == ["1,3", "2"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "cell"),
+    [
+        (["1,234;5", "2,345;6"], "1,234"),
+        (["1.234;0,5", "2;0,6"], "1.234"),
+        (["1,234;0,5", "2;0.6"], "1,234"),
+        (["1;2"] * 2000 + ["1,234;5"], "1,234"),
+    ],
+)
+def test_commas_that_may_be_either_are_an_error(tmp_path, rows, cell):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["a;b", *rows]))
+    for read in (read_table, lambda path: list(read_blocks(path, rows=100))):
+        with pytest.raises(TableError, match=f"t.csv has the number '{cell}'.*decimal point"):
+            read(path)
+
+
+def test_names_of_folders_that_say_a_value_are_columns(tmp_path):
+    values = {"grp=u%20v": "u v", "grp=w": "w", "grp=__HIVE_DEFAULT_PARTITION__": None}
+    for number, folder in enumerate(values):
+        (tmp_path / folder / "year=2020").mkdir(parents=True)
+        part = pd.DataFrame({"x": [number, number]})
+        part.to_parquet(tmp_path / folder / "year=2020" / "0.parquet", index=False)
+    for frame in whole_and_in_blocks(tmp_path):
+        assert list(frame.columns) == ["x", "grp", "year"]
+        assert set(frame["year"]) == {"2020"}
+        for number, value in enumerate(values.values()):
+            found = frame["grp"][frame["x"] == number]
+            assert len(found) == 2
+            assert found.isna().all() if value is None else (found == value).all()
+    frame = pd.concat(read_blocks(tmp_path, columns=["x", "year"]))
+    assert list(frame.columns) == ["x", "year"]
+
+
 def test_duplicate_names_are_an_error(tmp_path):
     (tmp_path / "a.csv").write_text("x, y,x\n1,2,3\n")
     table = pa.table([pa.array([1]), pa.array([2])], names=["x", "x"])
@@ -416,6 +495,24 @@ def test_the_task_follows_from_the_target(cells, task):
     assert choose_task(pd.DataFrame({"y": cells}), ["y"]) == task
 
 
+@pytest.mark.parametrize("bad", ["-", "missing", "$100.1"])
+def test_bad_cells_do_not_make_labels_of_numbers(bad):
+    cells = [str(number / 7) for number in range(30)]
+    for few in (cells[:4], cells):
+        frame = pd.DataFrame({"y": [*few, bad]})
+        match = rf"'y' is mostly numbers, but row {len(frame)} has .*--task classification"
+        with pytest.raises(TableError, match=match) as caught:
+            choose_task(frame, ["y"])
+        assert repr(bad) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "cells", [["1", "2", "3"] * 5 + ["other"], ["1", "2", "x", "y"], pd.Categorical([1, 2, 3, "x"])]
+)
+def test_labels_of_which_some_are_numbers_are_labels(cells):
+    assert choose_task(pd.DataFrame({"y": cells}), ["y"]) == "classification"
+
+
 @pytest.mark.parametrize(
     ("cells", "labels"),
     [
@@ -424,6 +521,8 @@ def test_the_task_follows_from_the_target(cells, task):
         ([True, False], [True, False]),
         (["b", " a"], ["b", "a"]),
         ([0.5, 1.0], ["0.5", "1"]),
+        (["0.50", "1.0"], ["0.5", "1"]),
+        (["1.0", "b"], ["1.0", "b"]),
         ([1e300, 2], [str(int(1e300)), "2"]),
     ],
 )
@@ -463,6 +562,16 @@ def test_blocks_are_written_as_one_table(tmp_path, suffix):
         assert not path.exists()
     pd.testing.assert_frame_equal(read_table(path), frame, check_dtype=False)
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
+def test_numbers_are_written_with_all_their_digits(tmp_path, suffix):
+    numbers = [1.7e12 + 0.125, 0.1, 1e-300, -1 / 3]
+    with table_writer(tmp_path / f"t{suffix}") as append:
+        append(pd.DataFrame({"x": numbers, "single": np.float32(numbers)}))
+    written = read_table(tmp_path / f"t{suffix}")
+    np.testing.assert_allclose(written["x"], numbers, rtol=3e-16)
+    np.testing.assert_array_equal(np.float32(written["single"]), np.float32(numbers))
 
 
 def test_a_table_that_is_not_completed_leaves_the_old_one(tmp_path):

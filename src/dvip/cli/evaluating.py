@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import typer
 from dvip.cli.errors import warn
 from dvip.cli.printing import print_metrics
 from dvip.cli.table_model import TableModel, open_model
+from dvip.cli.training_table import gaps_named
 from dvip.metrics import (
     add_totals,
     classification_metrics,
@@ -19,7 +20,7 @@ from dvip.metrics import (
     regression_totals,
 )
 from dvip.tables import TableError, num_rows, target_numbers, with_targets
-from dvip.tables.parsing import parse_texts, text_of
+from dvip.tables.parsing import are_numbers, label_of, parse_texts, text_of
 from dvip.training import row_counter
 
 __all__ = ["evaluate_table", "scores"]
@@ -50,12 +51,21 @@ def scores(estimator: Any, blocks: Iterable[tuple[Any, np.ndarray]]) -> dict[str
         return regression_from_totals(totals)
     probabilities: list[np.ndarray] = []
     labels: list[str] = []
-    classes = [text_of(label) for label in estimator.classes_]
+    text = label_reader(estimator.classes_)
+    classes = [text(label) for label in estimator.classes_]
     same = {label: label for label in classes}  # one text in memory for each class, not each row
     for inputs, y in blocks:
         probabilities.append(estimator.predict_proba(inputs).astype(np.float32))
-        labels += [same.get(text, text) for text in map(text_of, y)]
+        labels += [same.get(label, label) for label in map(text, y)]
     return classification_metrics(np.concatenate(probabilities), labels, classes)
+
+
+def label_reader(classes: np.ndarray) -> Callable[[Any], str]:
+    """How to compare labels with the classes: as numbers, where that is what the classes are."""
+    if not are_numbers(classes):
+        return text_of
+    distinct = len(set(map(label_of, classes))) == len(classes)
+    return label_of if distinct else text_of
 
 
 class LabelledBlocks:
@@ -76,7 +86,8 @@ class LabelledBlocks:
                     yield inputs[frame.index.isin(labelled.index)], self._targets(labelled)
                 done(len(frame))
         if dropped:
-            warn(f"{dropped:,} rows have no value in {', '.join(targets)} and do not count.")
+            what = f"{', '.join(targets)}{gaps_named(self.table, targets)}"
+            warn(f"{dropped:,} rows have no value in {what} and do not count.")
         if not self.rows:
             raise TableError(f"No row of {self.table} has a value in {', '.join(targets)}.")
 

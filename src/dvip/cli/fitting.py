@@ -36,6 +36,7 @@ from dvip.tables import (
     target_numbers,
     with_targets,
 )
+from dvip.tables.parsing import are_numbers
 from dvip.training import TrainingDiverged, is_first_process
 
 __all__ = ["fit_table", "train_model"]
@@ -155,7 +156,7 @@ def read_training_table(table: Path, targets: Sequence[str]) -> pd.DataFrame:
     dropped = len(frame) - len(complete)
     if dropped == len(frame):
         raise TableError(f"No row of {table} has a value in {', '.join(targets)}.")
-    tell_dropped(dropped, targets)
+    tell_dropped(dropped, table, targets)
     return complete
 
 
@@ -172,7 +173,7 @@ def choose_target(
         classes = np.unique(y)
     else:
         raise TableError("A classification has one target only.")
-    numbers = y.dtype.kind in "if"
+    numbers = classes is None or are_numbers(classes)
     tell_task(chosen, targets, classes, chosen=task is None and len(targets) == 1, numbers=numbers)
     return chosen, y
 

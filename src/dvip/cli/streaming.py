@@ -25,7 +25,7 @@ from dvip.tables import (
     target_numbers,
     with_targets,
 )
-from dvip.tables.parsing import parse_texts
+from dvip.tables.parsing import are_numbers, label_of, parse_texts, text_of
 from dvip.training import is_first_process, row_counter
 
 __all__ = ["is_large", "streamed_table"]
@@ -54,7 +54,7 @@ def streamed_table(
         survey = survey_table(table, targets, drop, split, done)
     columns = len(survey.columns) + len(targets) + len(drop)
     typer.echo(f"Streaming {table}: {survey.num_rows:,} rows, {columns:,} columns.")
-    tell_dropped(survey.num_rows - survey.num_labelled, targets)
+    tell_dropped(survey.num_rows - survey.num_labelled, table, targets)
     check_split(survey.num_labelled, survey.num_test, test_fraction)
     rows = _TableRows(table, survey, _task(survey, targets, task), survey.encoder())
     return TrainingTable(
@@ -69,6 +69,8 @@ def streamed_table(
 
 def _task(survey: TableSurvey, targets: Sequence[str], task: str | None) -> str:
     """The task, chosen if it was not given; told to the user."""
+    if task is None and len(targets) == 1:
+        survey.target.check_choice(targets[0])
     chosen = task or ("regression" if len(targets) > 1 else survey.target.task)
     if chosen == "classification" and len(targets) > 1:
         raise TableError("A classification has one target only.")
@@ -76,7 +78,7 @@ def _task(survey: TableSurvey, targets: Sequence[str], task: str | None) -> str:
     if chosen == "classification":
         survey.target.check_labels(targets[0])
         classes = survey.target.labels
-    numbers = survey.target.label_kind == "whole" or classes is None
+    numbers = classes is None or are_numbers(classes)
     tell_task(chosen, targets, classes, chosen=task is None and len(targets) == 1, numbers=numbers)
     return chosen
 
@@ -134,7 +136,14 @@ class _TableRows:
         targets = self.survey.targets
         labelled = frame.index.isin(with_targets(frame, targets).index)
         in_test = self.survey.split.is_test(rows)
-        lonely = self.survey.target.texts - self.survey.training_target.texts
-        if self.task == "classification" and lonely:
-            in_test &= ~np.isin(parse_texts(frame[targets[0]]).astype(str), list(lonely))
+        if self.task == "classification":
+            in_test &= ~self._is_lonely(frame[targets[0]])
         return labelled & (in_test if test else ~in_test)
+
+    def _is_lonely(self, labels: pd.Series) -> np.ndarray:
+        """Where the rows that were drawn for training lack a label."""
+        survey = self.survey
+        label = text_of if survey.target.label_kind == "text" else label_of
+        lonely = set(map(label, survey.target.texts))
+        lonely -= set(map(label, survey.training_target.texts))
+        return np.array([label(text) in lonely for text in parse_texts(labels)], dtype=bool)

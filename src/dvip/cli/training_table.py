@@ -1,15 +1,16 @@
 """A table to train on, in memory or streamed: what `dvip fit` needs of either."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 
-from dvip.tables import TableEncoder, TableError
+from dvip.tables import TableEncoder, TableError, gap_texts
 
-__all__ = ["TrainingTable", "check_split", "tell_dropped", "tell_task"]
+__all__ = ["TrainingTable", "check_split", "gaps_named", "tell_dropped", "tell_task"]
 
 # Classes that are listed one by one.
 MAX_LISTED = 10
@@ -29,10 +30,20 @@ class TrainingTable:
     test_blocks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]]
 
 
-def tell_dropped(num_dropped: int, targets: Iterable[str]) -> None:
-    """That rows without a target are not used."""
+def tell_dropped(num_dropped: int, table: Path, targets: Sequence[str]) -> None:
+    """That rows without a target are not used, and which words were taken for none."""
     if num_dropped:
-        typer.echo(f"Dropped {num_dropped:,} rows without a value in {', '.join(targets)}.")
+        what = f"{', '.join(targets)}{gaps_named(table, targets)}"
+        typer.echo(f"Dropped {num_dropped:,} rows without a value in {what}.")
+
+
+def gaps_named(table: Path, targets: Sequence[str]) -> str:
+    """Words of a text file that were taken for gaps, in brackets; nothing if there are none."""
+    texts = gap_texts(table, targets)
+    words = [repr(text) for text in texts if text]
+    if not words:
+        return ""
+    return f" ({' or '.join([*(['empty'] if '' in texts else []), *words])})"
 
 
 def tell_task(

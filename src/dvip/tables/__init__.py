@@ -5,6 +5,7 @@ from dvip.tables.encoding import TableEncoder
 from dvip.tables.errors import TableError
 from dvip.tables.reading import (
     ROWS_AT_ONCE,
+    gap_texts,
     num_numbers,
     num_rows,
     read_blocks,
@@ -36,6 +37,7 @@ __all__ = [
     "check_table_output",
     "choose_task",
     "class_labels",
+    "gap_texts",
     "labels_of_kind",
     "num_numbers",
     "num_rows",

@@ -3,6 +3,7 @@
 import datetime
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +13,10 @@ from pandas.api import types
 
 __all__ = [
     "Numbers",
+    "are_numbers",
     "holds_dates",
     "is_number_type",
+    "label_of",
     "missing_cells",
     "parse_numbers",
     "parse_texts",
@@ -23,6 +26,7 @@ __all__ = [
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 # No leading zero: "0,123" is more likely a decimal comma than the number 123.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
+WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
 CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*([ap]m|z|utc|[+-]\d{2}:?\d{2})?"
 DAY = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 DATE = re.compile(rf"{DAY}([ t]+{CLOCK})?|{CLOCK}", re.ASCII | re.I)
@@ -41,6 +45,20 @@ def text_of(value: Any) -> str:
     if isinstance(value, float | np.floating) and math.isfinite(value) and value == int(value):
         return str(int(value))
     return str(value).strip()
+
+
+def label_of(value: Any) -> str:
+    """A label as text, the same for each way to write a number: 1, "1" and "1.0" are one label."""
+    text = text_of(value)
+    if WHOLE.fullmatch(text):
+        return str(int(text))
+    number = _number(text)
+    return text if math.isnan(number) else text_of(number)
+
+
+def are_numbers(labels: Iterable[Any]) -> bool:
+    """Whether every label can be read as a number; truth values cannot."""
+    return not any(math.isnan(_number(text_of(label))) for label in labels)
 
 
 def missing_cells(column: pd.Series) -> np.ndarray:

@@ -5,22 +5,27 @@ messages.
 """
 
 import gzip
+import re
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dvip.tables.errors import TableError, quoted
+from dvip.tables.marks import SAMPLED_ROWS, decimal_mark, with_points
 
 __all__ = [
     "ROWS_AT_ONCE",
+    "gap_texts",
     "is_parquet",
     "num_numbers",
     "num_rows",
@@ -45,11 +50,18 @@ BYTES_OF_A_CELL, COMPRESSION = 8, 4
 
 # Characters in which the separator is looked for.
 MAX_FIRST_LINE = 1_000_000
+# A name in quotes, in which a separator is part of the name.
+QUOTED = re.compile('"[^"]*"')
 
 # What pandas calls a column whose header is empty, such as the row labels that it writes itself.
 NAMELESS = "Unnamed: {}"
-# Besides what pandas takes for a gap: the sign in many public data sets.
-GAP_SIGNS = ("?",)
+# Cells of text files that are gaps: what pandas takes for one, and the sign of many public tables.
+GAP_TEXTS = (
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null", "?"),
+)
+# What Hive and Spark name the folder of rows without a value.
+FOLDER_GAP = "__HIVE_DEFAULT_PARTITION__"
 
 
 def is_parquet(path: Path) -> bool:
@@ -82,12 +94,15 @@ def table_files(path: str | Path) -> list[Path]:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """The whole table. Of a folder, the rows are counted over all files."""
+    """The whole table. Of a folder, the rows are counted over all files.
+
+    Names of folders in it such as `year=2020` are a column of text.
+    """
     path = Path(path)
     frames = []
     for file in table_files(path):
         with readable(file):
-            frames.append(_read_file(file))
+            frames.append(_with_folder_values(_read_file(file), path, file))
     frame = frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
     if frame.empty:
         raise TableError(f"{path} has no rows.")
@@ -100,7 +115,8 @@ def _read_file(path: Path) -> pd.DataFrame:
         with _open_parquet(path) as file:
             return file.read().to_pandas(ignore_metadata=True)
     with _open_text(path) as file:
-        return _parse_text(path, file)
+        dialect = _dialect(path, file)
+        return with_points(path, _parse_text(path, file, dialect), dialect.mark)
 
 
 def read_blocks(
@@ -119,7 +135,7 @@ def read_blocks(
     for file in table_files(path):
         for block in _blocks_of_file(file, text_columns, rows, columns):
             empty = False
-            yield block
+            yield _with_folder_values(block, Path(path), file, columns)
     if empty:
         raise TableError(f"{path} has no rows.")
 
@@ -143,6 +159,19 @@ def _blocks_of_file(
             start += len(block)
             if len(block):
                 yield block
+
+
+def _with_folder_values(
+    frame: pd.DataFrame, table: Path, file: Path, columns: Collection[str] | None = None
+) -> pd.DataFrame:
+    """Rows of a file with what the names of its folders say of them, such as `year=2020`."""
+    folders = file.relative_to(table).parts[:-1] if file != table else ()
+    for name, _, value in (folder.partition("=") for folder in folders):
+        key = unquote(name)
+        wanted = columns is None or key in columns
+        if value and wanted and key not in frame.columns:
+            frame[key] = None if value == FOLDER_GAP else unquote(value)
+    return frame
 
 
 def num_rows(path: str | Path) -> int | None:
@@ -214,21 +243,42 @@ def _open_text(path: Path) -> IO[str]:
 
 def _found_separator(first_line: str) -> str:
     """What separates the names in a first line: "CSV" files often have semicolons or tabs."""
-    return max((",", ";", "\t"), key=first_line.count)
+    return max((",", ";", "\t"), key=QUOTED.sub("", first_line).count)
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How a text file is written."""
+
+    options: dict[str, Any]
+    """Options of `pandas.read_csv`."""
+    mark: str | None
+    """The decimal mark, None if the first rows do not show it."""
+
+
+def _dialect(path: Path, file: IO[str]) -> _Dialect:
+    """Looks at the first lines of a file."""
+    first_line = file.readline(MAX_FIRST_LINE)
+    sep = "\t" if separator(path) == "\t" else _found_separator(first_line)
+    options: dict[str, Any] = {"sep": sep, "skipinitialspace": True, "index_col": False}
+    if sep == ",":
+        return _Dialect(options, ".")
+    file.seek(0)
+    sample = pd.read_csv(file, nrows=SAMPLED_ROWS, dtype=str, na_filter=False, **options)
+    mark = decimal_mark(path, sample.to_numpy(dtype=object).ravel())
+    return _Dialect({**options, "decimal": mark or "."}, mark)
 
 
 def _parse_text(
-    path: Path, file: IO[str], text_columns: tuple[str, ...] = (), **options: Any
+    path: Path,
+    file: IO[str],
+    dialect: _Dialect,
+    text_columns: tuple[str, ...] = (),
+    **options: Any,
 ) -> Any:
     """What `pandas.read_csv` gives, with names that are stripped and checked."""
-    first_line = file.readline(MAX_FIRST_LINE)
-    dialect: dict[str, Any] = {
-        "sep": "\t" if separator(path) == "\t" else _found_separator(first_line),
-        "skipinitialspace": True,
-        "index_col": False,
-    }
     file.seek(0)
-    header = pd.read_csv(file, header=None, nrows=1, dtype=str, na_filter=False, **dialect)
+    header = pd.read_csv(file, header=None, nrows=1, dtype=str, na_filter=False, **dialect.options)
     cells = [str(cell).strip() for cell in header.loc[0]]
     names = [cell or NAMELESS.format(position) for position, cell in enumerate(cells)]
     _check_names(path, names)
@@ -238,9 +288,10 @@ def _parse_text(
         header=0,
         names=names,
         dtype={name: str for name in text_columns if name in names},
-        na_values=list(GAP_SIGNS),
+        na_values=list(GAP_TEXTS),
+        keep_default_na=False,
         low_memory=False,  # else the type of a cell depends on the rows around it
-        **dialect,
+        **dialect.options,
         **options,
     )
 
@@ -251,8 +302,27 @@ def _text_blocks(
     options: dict[str, Any] = {"chunksize": rows}
     if columns is not None:
         options["usecols"] = lambda name: name in columns
-    with _open_text(path) as file, _parse_text(path, file, text_columns, **options) as blocks:
-        yield from blocks
+    with _open_text(path) as file:
+        dialect = _dialect(path, file)
+        with _parse_text(path, file, dialect, text_columns, **options) as blocks:
+            for block in blocks:
+                yield with_points(path, block, dialect.mark)
+
+
+def gap_texts(path: Path, columns: Collection[str]) -> list[str]:
+    """What was taken for a gap in columns of a text file: "" and words such as "None"."""
+    if is_parquet(path):
+        return []
+    options = {"chunksize": ROWS_AT_ONCE, "usecols": lambda name: name in columns}
+    found: set[str] = set()
+    with readable(path), _open_text(path) as file:
+        dialect = _dialect(path, file)
+        text_columns = tuple(columns)
+        with _parse_text(path, file, dialect, text_columns, na_filter=False, **options) as blocks:
+            for block in blocks:
+                found.update(*(block[name].unique() for name in block.columns))
+                found &= set(GAP_TEXTS)
+    return sorted(found)
 
 
 @contextmanager

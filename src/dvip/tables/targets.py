@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from dvip.tables.choosing import MAX_CATEGORIES, MOSTLY
 from dvip.tables.errors import TableError, check_present, row_name
 from dvip.tables.parsing import (
     holds_dates,
     is_number_type,
+    label_of,
     missing_cells,
     parse_numbers,
     parse_texts,
@@ -44,7 +47,8 @@ class TargetSurvey:
     only_truth: bool = True
     only_whole: bool = True
     only_dates: bool = True
-    readable: bool = True
+    num_unreadable: int = 0
+    first_unreadable: tuple[str, Any] | None = None
     numbers: set[float] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
     read_as: set[str] = field(default_factory=set)
@@ -59,13 +63,19 @@ class TargetSurvey:
         self.only_truth = self.only_truth and _holds_truth(column)
         self.only_dates = self.only_dates and holds_dates(column)
         numbers = parse_numbers(column)
-        self.readable = self.readable and not numbers.unreadable.any()
+        self._add_unreadable(column, numbers.unreadable)
         self.only_whole = self.only_whole and bool(_are_whole(numbers.values).all())
-        if self.readable and len(self.numbers) <= MAX_COUNTED:
-            self.numbers.update(np.unique(numbers.values).tolist())
+        if len(self.numbers) <= MAX_COUNTED:
+            self.numbers.update(np.unique(numbers.values[~numbers.unreadable]).tolist())
         if len(self.texts) <= MAX_COUNTED:
             distinct = column.drop_duplicates() if is_number_type(column) else column
             self.texts.update(parse_texts(distinct))
+
+    def _add_unreadable(self, column: pd.Series, unreadable: np.ndarray) -> None:
+        if self.first_unreadable is None and unreadable.any():
+            position = int(unreadable.argmax())
+            self.first_unreadable = (row_name(column, position), column.iloc[position])
+        self.num_unreadable += int(unreadable.sum())
 
     @property
     def is_mixed(self) -> bool:
@@ -76,13 +86,18 @@ class TargetSurvey:
     def task(self) -> str:
         """Classification for text, truth values or two numbers; else regression."""
         two_valued = len(self.numbers) == 2
-        labels = self.is_categorical or self.only_truth or not self.readable or two_valued
+        unreadable = self.num_unreadable > 0
+        labels = self.is_categorical or self.only_truth or unreadable or two_valued
         return "classification" if labels else "regression"
 
     @property
     def label_kind(self) -> str:
-        """What labels are: truth values, whole numbers, or text."""
-        return "truth" if self.only_truth else "whole" if self.only_whole else "text"
+        """What labels are: truth values, whole numbers, other numbers as text, or text."""
+        if self.only_truth:
+            return "truth"
+        if self.only_whole:
+            return "whole"
+        return "text" if self.num_unreadable else "number"
 
     @property
     def labels(self) -> np.ndarray:
@@ -92,8 +107,23 @@ class TargetSurvey:
                 return np.array(sorted(map(bool, self.numbers)))
             case "whole":
                 return np.array(sorted(map(int, self.numbers)))
+            case "number":
+                return np.array(sorted(set(map(label_of, self.texts))), dtype=object)
             case _:
                 return np.array(sorted(self.texts), dtype=object)
+
+    def check_choice(self, name: str) -> None:
+        """Raises an error if a few bad cells would make labels of a column of numbers."""
+        if self.first_unreadable is None or self.is_categorical:
+            return
+        num_readable = self.num_rows - self.num_unreadable
+        many = len(self.numbers) > min(MAX_CATEGORIES, num_readable / 2)
+        if many and num_readable >= MOSTLY * self.num_rows:
+            row, cell = self.first_unreadable
+            raise TableError(
+                f"Column {name!r} is mostly numbers, but {row} has {cell!r}: correct it or leave "
+                "it empty, or use --task classification if these are labels."
+            )
 
     def check_labels(self, name: str) -> None:
         """Raises an error unless the values can be class labels."""
@@ -118,11 +148,15 @@ def with_targets(frame: pd.DataFrame, targets: Sequence[str]) -> pd.DataFrame:
 
 
 def choose_task(frame: pd.DataFrame, targets: Sequence[str]) -> str:
-    """Classification for one target of text, truth values or two numbers; else regression."""
+    """Classification for one target of text, truth values or two numbers; else regression.
+
+    An error if the target is numbers but for some cells.
+    """
     if len(targets) > 1:
         return "regression"
     survey = TargetSurvey()
     survey.add(frame[targets[0]])
+    survey.check_choice(targets[0])
     return survey.task
 
 
@@ -147,6 +181,8 @@ def labels_of_kind(column: pd.Series, kind: str) -> np.ndarray:
             return parse_numbers(column).values.astype(bool)
         case "whole":
             return parse_numbers(column).values.astype(np.int64)
+        case "number":
+            return np.array([label_of(cell) for cell in parse_texts(column)], dtype=object)
         case _:
             return parse_texts(column)
 

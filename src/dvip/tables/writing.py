@@ -15,9 +15,6 @@ from dvip.files import why_not_writable
 from dvip.tables.errors import TableError
 from dvip.tables.reading import is_parquet, separator
 
-# Digits of numbers in text: more than a model in single precision knows, fewer than noise.
-NUMBER_FORMAT = "%.10g"
-
 __all__ = ["check_folder", "check_table_output", "table_writer"]
 
 
@@ -65,9 +62,8 @@ def _text_appender(files: ExitStack, path: Path) -> Callable[[pd.DataFrame], Non
 
     def append(block: pd.DataFrame) -> None:
         nonlocal empty
-        block.to_csv(
-            file, index=False, header=empty, sep=separator(path), float_format=NUMBER_FORMAT
-        )
+        # The fewest digits that give the same number again.
+        block.to_csv(file, index=False, header=empty, sep=separator(path))
         empty = False
 
     return append
