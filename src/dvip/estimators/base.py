@@ -186,8 +186,7 @@ class DeepEstimator(BaseEstimator):
         return DeepModel(network, likelihood)
 
     def _start_training(self, checkpoints: CheckpointFolder | None = None) -> None:
-        """What comes before data are looked at."""
-        self._check_parameters()
+        """What comes before data are looked at, once the parameters are checked."""
         use_compilation_cache()
         self.seed_ = training_seed(self.random_state, checkpoints)
 
@@ -250,7 +249,11 @@ class DeepEstimator(BaseEstimator):
                 raise
 
     def _start_partial_fit(self) -> bool:
-        """Whether `partial_fit` is called on a model that has seen no data; notes that it has."""
+        """Whether `partial_fit` is called on a model that has seen no data; notes that it has.
+
+        Parameters may have changed since the last call, and are checked each time.
+        """
+        self._check_parameters()
         first = not hasattr(self, "model_")
         if first:
             self._start_training()
