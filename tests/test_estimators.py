@@ -527,3 +527,15 @@ def test_a_training_that_diverges_keeps_its_model_and_scales():
         model.set_params(learning_rate=1e6).fit(100 * X, Y)
     np.testing.assert_allclose(model.input_scaler_.mean, 100 * X.mean(axis=0))
     assert np.isfinite(model.predict(100 * X)).all()
+
+
+@pytest.mark.parametrize("name", ["shallow", "binary"])
+def test_parameters_that_were_changed_after_the_fit(request, name):
+    model = pickle.loads(pickle.dumps(request.getfixturevalue(name)))
+    for bad in ({"learning_rate": -5}, {"batch_size": 0}, {"n_training_samples": 0}):
+        before = {key: getattr(model, key) for key in bad}
+        with pytest.raises(ValueError, match=f"{next(iter(bad))}=.* must be"):
+            model.set_params(**bad).partial_fit(X, Y > 100)
+        model.set_params(**before)
+    with pytest.raises(ValueError, match="n_predictive_samples=0 must be"):
+        model.set_params(n_predictive_samples=0).predict(X)

@@ -276,6 +276,7 @@ class DeepEstimator(BaseEstimator):
         return self.input_scaler_.transform(X).astype(self.precision)
 
     def _sample_noise(self) -> SampleNoise:
+        check_count("n_predictive_samples", self.n_predictive_samples)
         return sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
 
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
