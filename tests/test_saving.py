@@ -72,6 +72,12 @@ MODELS = {
     "object labels": lambda: fit(DVIPClassifier, np.array(["no", "größer"], dtype=object)[HIGH]),
     "whole number labels": lambda: fit(DVIPClassifier, np.array([-5, 10**12])[HIGH]),
     "boolean labels": lambda: fit(DVIPClassifier, Y > 100),
+    "labels that are days": lambda: fit(
+        DVIPClassifier, np.array(["1969-12-31", "2024-02-29"], dtype="datetime64[D]")[HIGH]
+    ),
+    "labels that are durations": lambda: fit(
+        DVIPClassifier, np.array([3, 10**15], dtype="timedelta64[ns]")[HIGH]
+    ),
     "float labels": lambda: fit(DVIPClassifier, np.array([1.0, 2.0])[HIGH]),
     "three classes": lambda: fit(DVIPClassifier, np.digitize(Y, [90, 110]), defaults=DEEP),
     "deep gp": lambda: fit(DeepGPRegressor, defaults=DEEP_GP),
@@ -373,6 +379,35 @@ def test_saving_again_replaces(saved, model, other):
     assert equal(load(saved), other)
     assert not equal(load(saved), model)
     assert len(list(saved.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"n_layers": 3},
+        {"n_units": 7},
+        {"n_prior_samples": 11},
+        {"prior": "gp"},
+        {"prior": "magic"},
+        {"prior": BayesianNeuralNetwork(hidden=(8,), activation="relu")},
+        {"input_propagation": False},
+        {"fresh_noise": True},
+        {"precision": "float64"},
+    ],
+    ids=str,
+)
+def test_parameters_that_do_not_describe_the_model_are_not_saved(saved, model, changed):
+    changed_model = load(saved).set_params(**changed)
+    with pytest.raises(ValueError, match="changed after the model was trained"):
+        changed_model.save(saved)
+    assert equal(load(saved), model)
+
+
+def test_other_parameters_may_change_before_saving(saved, model):
+    changed = load(saved).set_params(n_predictive_samples=7, learning_rate=0.5, max_iter=3)
+    changed.save(saved)
+    assert load(saved).get_params() == changed.get_params()
+    assert equal(load(saved), changed)
 
 
 def test_folders_in_between_are_made(model, tmp_path):

@@ -292,6 +292,8 @@ class DeepEstimator(BaseEstimator):
         """Writes the fitted model to a folder, as JSON and safetensors.
 
         A model that is already there is replaced, in one step, only once the new one is complete.
+        Parameters that `set_params` changed since must still describe the model: `n_layers` or
+        `prior`, for instance, may not have changed without another `fit`.
         """
         check_is_fitted(self)
         save_estimator(self, path)
