@@ -71,6 +71,7 @@ def restore_estimator(
     content, arrays = read_folder(Path(path), MODEL)
     try:
         cls = estimators[content["estimator"]]
+        _check_needed(own_objects, content["parameters"])
         parameters = {
             name: _decode_parameter(name, value, own_objects)
             for name, value in content["parameters"].items()
@@ -124,6 +125,8 @@ def _looks(tree: Any) -> str:
 def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         own = own_objects.get(name)
+        if isinstance(own, list | tuple):
+            _check_same(name, value, own)
         own_each = own if isinstance(own, list | tuple) else [own] * len(value)
         return tuple(
             _decode_parameter(name, entry, {name: own})
@@ -137,9 +140,41 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
                 f"The model's {name} is an object of your class {value['own_object']}, which a "
                 f"file cannot hold: pass it as load(path, {name}={value['own_object']}(...))."
             )
+        _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
     return KNOWN_OBJECTS[value["object"]](**options)
+
+
+def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    """Raises an error if an object was given for a parameter that the file holds itself."""
+    for name, given in own_objects.items():
+        stored = parameters.get(name)
+        entries = stored if isinstance(stored, list) else [stored]
+        needed = any(isinstance(entry, dict) and "own_object" in entry for entry in entries)
+        if given is not None and not needed:
+            raise ModelFileError(f"The model needs no {name} of your own: leave out {name}=.")
+
+
+def _check_same(name: str, stored: Any, given: Any) -> None:
+    """Raises an error unless what was given is described as what the model was trained with."""
+    described = _encode_parameter(given)
+    if described != stored:
+        raise ModelFileError(
+            f"The model was trained with {name}={_shown(stored)}, but {_shown(described)} was "
+            "given: pass an object of the same class with the same options."
+        )
+
+
+def _shown(described: Any) -> str:
+    """The description of a parameter for a message, in a line."""
+    if isinstance(described, list):
+        return f"[{', '.join(map(_shown, described))}]"
+    if isinstance(described, dict) and "looks" in described:
+        return " ".join(described["looks"].split())
+    if isinstance(described, dict) and "object" in described:
+        return f"{described['object']} with {described['options']}"
+    return repr(described)
 
 
 def encode_attributes(
