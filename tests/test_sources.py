@@ -414,6 +414,38 @@ def test_mistakes_with_sources(files, tmp_path):
         DVIPClassifier(**SETTINGS).fit(Own(blocks))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": 3}, r"target=3 must be a name, or a list of names"),
+        ({"target": None}, r"target=None must be"),
+        ({"target": [0]}, r"target=\[0\] must be"),
+        ({"target": []}, "target has no name"),
+        ({"target": ["y", "y"]}, "target has the column 'y' twice"),
+        ({"columns": "x0"}, r"columns='x0' must be a list of names"),
+        ({"columns": 3}, r"columns=3 must be a list of names"),
+        ({"columns": ["x0", 1]}, r"columns=.* must be a list of names"),
+        ({"columns": ["x0", "x1", "x0"]}, "columns has the column 'x0' twice"),
+        ({"columns": ["x0", "y"]}, "'y' is in target and in columns"),
+        ({"columns": ["x0", "x1"], "weight": "x1"}, "'x1' is in columns and in weight"),
+        ({"weight": "y"}, "'y' is in target and in weight"),
+        ({"weight": 3}, "weight=3 must be the name of one column"),
+    ],
+    ids=str,
+)
+def test_columns_that_cannot_be_meant(files, options, message):
+    with pytest.raises(ValueError, match=message):
+        open_source(files.folder / "t.parquet", **{"target": "y", **options})
+
+
+def test_files_that_cannot_be_meant(files):
+    X, y = files.folder / "X.npy", files.folder / "y.npy"
+    with pytest.raises(ValueError, match=r"target=3 must be the path of a \.npy file"):
+        open_source(X, target=3)
+    with pytest.raises(ValueError, match=r"weight=3 must be the path of a \.npy file"):
+        open_source(X, target=y, weight=3)
+
+
 class Own(Source):
     """A user's own source."""
 
