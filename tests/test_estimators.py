@@ -25,6 +25,7 @@ from dvip import (
     RobustMax,
     TrainingDiverged,
 )
+from dvip.compilation import use_compilation_cache
 from dvip.estimators.base import default_max_iter
 from dvip.processes import PROCESSES, PerUnit
 
@@ -539,3 +540,17 @@ def test_parameters_that_were_changed_after_the_fit(request, name):
         model.set_params(**before)
     with pytest.raises(ValueError, match="n_predictive_samples=0 must be"):
         model.set_params(n_predictive_samples=0).predict(X)
+
+
+def test_a_compilation_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    before = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        for folder, used in ((tmp_path / "file" / "compiled", False), (tmp_path / "new", True)):
+            monkeypatch.setenv("DVIP_COMPILATION_CACHE", str(folder))
+            use_compilation_cache()
+            expected = str(folder) if used else None
+            assert jax.config.values["jax_compilation_cache_dir"] == expected
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

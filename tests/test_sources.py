@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pooch
 import pytest
 from examples import TINY
 
@@ -566,6 +567,27 @@ def test_a_temporary_cache_leaves_nothing(files, row_cache, monkeypatch):
     _, path = built(sources(files)["t.csv"])
     assert not path.exists()
     assert not row_cache.exists()
+
+
+def test_a_cache_folder_that_cannot_be_made(files, tmp_path, monkeypatch):
+    """That of the user is done without; one that was named is an error."""
+    source = sources(files)["t.parquet"]
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path / "file" / "rows"))
+    with pytest.raises(OSError, match=r"DVIP_ROW_CACHE names .* DVIP_ROW_CACHE=off"):
+        built(source)
+    monkeypatch.delenv("DVIP_ROW_CACHE")
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "file" / project)
+    rows, path = built(source)
+    assert rows == ROWS
+    assert not path.exists()
+
+
+def test_a_cache_folder_that_can_only_be_read(files, monkeypatch):
+    source = sources(files)["t.parquet"]
+    built(source)
+    monkeypatch.setattr("dvip.sources.cache.why_not_writable", lambda folder: "Read-only.")
+    assert built(source)[0] == 0
 
 
 def test_a_file_that_changes_while_it_is_read(files, row_cache, tmp_path):
