@@ -15,13 +15,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from dvip import (
+    ArraySource,
     BayesianNeuralNetwork,
+    CheckpointError,
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
     Probit,
     RobustMax,
+    TrainingDiverged,
 )
+from dvip.compilation import use_compilation_cache
 from dvip.estimators.base import default_max_iter
 from dvip.processes import PROCESSES, PerUnit
 
@@ -466,3 +470,87 @@ def test_steps_are_chosen_from_the_rows_unless_given(monkeypatch, estimator, ste
     inputs = np.linspace(0, 1, 12)[:, None]
     model = estimator(n_layers=1, n_predictive_samples=2).fit(inputs, inputs[:, 0])
     assert model.n_iter_ == 13
+
+
+# Trainings that fail.
+
+
+def interrupted(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+def failing_fits(inputs, targets, folder):
+    """Ways to train a model on other data that fail, by name."""
+    other, checkpoints = 100 * inputs, {"checkpoint_dir": folder}
+    return {
+        "bad parameter": lambda model: model.set_params(batch_size=0).fit(other, targets),
+        "bad layers, another width": lambda model: model.set_params(shared_prior="no").fit(
+            other[:, :2], targets
+        ),
+        "interrupted": lambda model: model.fit(other, targets),
+        "interrupted stream": lambda model: model.fit(ArraySource(other, targets)),
+        "other checkpoints": lambda model: model.fit(other, targets, **checkpoints, resume=True),
+        "interrupted batch": lambda model: model.partial_fit(
+            inputs, targets, **({"classes": [0, 1]} if hasattr(model, "predict_proba") else {})
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("cls", "targets"),
+    [(DVIPRegressor, Y), (DVIPClassifier, (Y > 100).astype(int))],
+    ids=["regressor", "classifier"],
+)
+def test_a_training_that_fails_changes_nothing(cls, targets, tmp_path, monkeypatch):
+    fitted = cls(**SHALLOW).fit(X, targets, checkpoint_dir=tmp_path)
+    before, expected = dict(vars(fitted)), fitted.predict(X)
+    for name, fails in failing_fits(X, targets, tmp_path).items():
+        unfitted = cls(**SHALLOW)
+        with monkeypatch.context() as patch:
+            if name.startswith("interrupted"):
+                patch.setattr("dvip.estimators.base.train", interrupted)
+                patch.setattr("dvip.estimators.online.train_on_batches", interrupted)
+            for model in (fitted, unfitted):
+                with pytest.raises((ValueError, CheckpointError, KeyboardInterrupt)):
+                    fails(model)
+        fitted.set_params(**SHALLOW, shared_prior=None)
+        after = vars(fitted)
+        assert after.keys() == before.keys(), name
+        assert all(after[key] is before[key] for key in before if key.endswith("_")), name
+        assert np.array_equal(fitted.predict(X), expected)
+        with pytest.raises(NotFittedError):
+            unfitted.predict(X)
+
+
+def test_a_training_that_diverges_keeps_its_model_and_scales():
+    model = DVIPRegressor(**SHALLOW).fit(X, Y)
+    with pytest.raises(TrainingDiverged):
+        model.set_params(learning_rate=1e6).fit(100 * X, Y)
+    np.testing.assert_allclose(model.input_scaler_.mean, 100 * X.mean(axis=0))
+    assert np.isfinite(model.predict(100 * X)).all()
+
+
+@pytest.mark.parametrize("name", ["shallow", "binary"])
+def test_parameters_that_were_changed_after_the_fit(request, name):
+    model = pickle.loads(pickle.dumps(request.getfixturevalue(name)))
+    for bad in ({"learning_rate": -5}, {"batch_size": 0}, {"n_training_samples": 0}):
+        before = {key: getattr(model, key) for key in bad}
+        with pytest.raises(ValueError, match=f"{next(iter(bad))}=.* must be"):
+            model.set_params(**bad).partial_fit(X, Y > 100)
+        model.set_params(**before)
+    with pytest.raises(ValueError, match="n_predictive_samples=0 must be"):
+        model.set_params(n_predictive_samples=0).predict(X)
+
+
+def test_a_compilation_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    before = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        for folder, used in ((tmp_path / "file" / "compiled", False), (tmp_path / "new", True)):
+            monkeypatch.setenv("DVIP_COMPILATION_CACHE", str(folder))
+            use_compilation_cache()
+            expected = str(folder) if used else None
+            assert jax.config.values["jax_compilation_cache_dir"] == expected
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)

@@ -206,7 +206,24 @@ def test_shapes_of_y(method):
         getattr(SEVERAL, method)(Y)
 
 
-@pytest.mark.parametrize("p", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL], ids=["one target", "two targets"])
+def test_several_quantiles(mixture):
+    for several in ([0.1, 0.9], (0.1, 0.9), np.array([0.1, 0.9])):
+        low, high = mixture.quantile(several)
+        assert np.array_equal(low, mixture.quantile(0.1))
+        assert np.array_equal(high, mixture.quantile(0.9))
+    assert mixture.quantile([0.5]).shape == (1, *mixture.mean.shape)
+
+
+@pytest.mark.parametrize("p", [[0.1, 1.0], [], [[0.5]], [None], ["0.5"]])
+def test_bad_sequences_of_probabilities(p):
+    with pytest.raises(ValueError, match="p="):
+        MIXTURE.quantile(p)
+    with pytest.raises(ValueError, match=r"p=.* must be one number"):
+        MIXTURE.interval([0.5, 0.9])
+
+
+@pytest.mark.parametrize("p", [0, 1, -0.1, 1.5, float("nan"), float("inf"), None, "0.5"])
 def test_bad_probabilities(p):
     for function in (MIXTURE.quantile, MIXTURE.interval):
         with pytest.raises(ValueError, match=r"p=.*between 0 and 1"):

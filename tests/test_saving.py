@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 
+import equinox as eqx
 import numpy as np
 import pandas as pd
 import pytest
@@ -72,6 +73,12 @@ MODELS = {
     "object labels": lambda: fit(DVIPClassifier, np.array(["no", "größer"], dtype=object)[HIGH]),
     "whole number labels": lambda: fit(DVIPClassifier, np.array([-5, 10**12])[HIGH]),
     "boolean labels": lambda: fit(DVIPClassifier, Y > 100),
+    "labels that are days": lambda: fit(
+        DVIPClassifier, np.array(["1969-12-31", "2024-02-29"], dtype="datetime64[D]")[HIGH]
+    ),
+    "labels that are durations": lambda: fit(
+        DVIPClassifier, np.array([3, 10**15], dtype="timedelta64[ns]")[HIGH]
+    ),
     "float labels": lambda: fit(DVIPClassifier, np.array([1.0, 2.0])[HIGH]),
     "three classes": lambda: fit(DVIPClassifier, np.digitize(Y, [90, 110]), defaults=DEEP),
     "deep gp": lambda: fit(DeepGPRegressor, defaults=DEEP_GP),
@@ -131,9 +138,38 @@ def test_own_prior(tmp_path):
     with pytest.raises(ModelFileError, match=r"load\(path, prior=RandomWaves\(...\)\)"):
         load(tmp_path / "model")
     assert equal(load(tmp_path / "model", prior=RandomWaves()), model)
-    for wrong in (RandomWaves(num_waves=3), "bnn", 3):
-        with pytest.raises(ModelFileError):
+    wrong_ones = {
+        r"RandomWaves\(num_waves=3\) was given": RandomWaves(num_waves=3),
+        r"but Waves\(height=2\.0\) was given": Waves(height=2.0),
+        r"BayesianNeuralNetwork with .* was given": BayesianNeuralNetwork(),
+        "'bnn' was given": "bnn",
+        "3 was given": 3,
+    }
+    for match, wrong in wrong_ones.items():
+        with pytest.raises(ModelFileError, match=rf"trained with prior=RandomWaves\(\).*{match}"):
             load(tmp_path / "model", prior=wrong)
+    with pytest.raises(ModelFileError, match="needs no likelihood of your own"):
+        load(tmp_path / "model", prior=RandomWaves(), likelihood=RobustMax())
+
+
+class Waves(RandomWaves):
+    """Another process with arrays of the same shapes."""
+
+    height: float = eqx.field(static=True, default=1.0)
+
+
+def test_options_of_an_own_prior_that_change_no_shape(tmp_path):
+    model = fit(prior=Waves(height=2.0))
+    model.save(tmp_path / "model")
+    assert equal(load(tmp_path / "model", prior=Waves(height=2.0)), model)
+    with pytest.raises(ModelFileError, match=r"Waves\(height=2\.0\), but Waves\(\) was unneeded"):
+        load(tmp_path / "model", prior=Waves())
+
+
+def test_objects_that_the_model_does_not_need(saved):
+    for unneeded in ("bnn", BayesianNeuralNetwork(hidden=(8,)), RandomWaves()):
+        with pytest.raises(ModelFileError, match="needs no prior of your own: leave out prior="):
+            load(saved, prior=unneeded)
 
 
 def test_own_prior_for_each_layer(tmp_path):
@@ -141,8 +177,18 @@ def test_own_prior_for_each_layer(tmp_path):
     model = fit(defaults=DEEP, prior=priors)
     model.save(tmp_path / "model")
     assert equal(load(tmp_path / "model", prior=priors), model)
-    with pytest.raises(ModelFileError):
-        load(tmp_path / "model", prior=priors[:1])
+    for wrong in (priors[:1], priors[::-1], priors[0]):
+        with pytest.raises(ModelFileError, match="was trained with prior="):
+            load(tmp_path / "model", prior=wrong)
+
+
+def test_own_prior_for_one_layer(tmp_path):
+    model = fit(defaults=DEEP, prior=("bnn", RandomWaves()))
+    model.save(tmp_path / "model")
+    for prior in (RandomWaves(), ("bnn", RandomWaves())):
+        assert equal(load(tmp_path / "model", prior=prior), model)
+    with pytest.raises(ModelFileError, match="was trained with prior="):
+        load(tmp_path / "model", prior=("gp", RandomWaves()))
 
 
 # Files that are not what was saved.
@@ -373,6 +419,35 @@ def test_saving_again_replaces(saved, model, other):
     assert equal(load(saved), other)
     assert not equal(load(saved), model)
     assert len(list(saved.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"n_layers": 3},
+        {"n_units": 7},
+        {"n_prior_samples": 11},
+        {"prior": "gp"},
+        {"prior": "magic"},
+        {"prior": BayesianNeuralNetwork(hidden=(8,), activation="relu")},
+        {"input_propagation": False},
+        {"fresh_noise": True},
+        {"precision": "float64"},
+    ],
+    ids=str,
+)
+def test_parameters_that_do_not_describe_the_model_are_not_saved(saved, model, changed):
+    changed_model = load(saved).set_params(**changed)
+    with pytest.raises(ValueError, match="changed after the model was trained"):
+        changed_model.save(saved)
+    assert equal(load(saved), model)
+
+
+def test_other_parameters_may_change_before_saving(saved, model):
+    changed = load(saved).set_params(n_predictive_samples=7, learning_rate=0.5, max_iter=3)
+    changed.save(saved)
+    assert load(saved).get_params() == changed.get_params()
+    assert equal(load(saved), changed)
 
 
 def test_folders_in_between_are_made(model, tmp_path):

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pooch
 import pytest
 from examples import TINY
 
@@ -414,6 +415,38 @@ def test_mistakes_with_sources(files, tmp_path):
         DVIPClassifier(**SETTINGS).fit(Own(blocks))
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": 3}, r"target=3 must be a name, or a list of names"),
+        ({"target": None}, r"target=None must be"),
+        ({"target": [0]}, r"target=\[0\] must be"),
+        ({"target": []}, "target has no name"),
+        ({"target": ["y", "y"]}, "target has the column 'y' twice"),
+        ({"columns": "x0"}, r"columns='x0' must be a list of names"),
+        ({"columns": 3}, r"columns=3 must be a list of names"),
+        ({"columns": ["x0", 1]}, r"columns=.* must be a list of names"),
+        ({"columns": ["x0", "x1", "x0"]}, "columns has the column 'x0' twice"),
+        ({"columns": ["x0", "y"]}, "'y' is in target and in columns"),
+        ({"columns": ["x0", "x1"], "weight": "x1"}, "'x1' is in columns and in weight"),
+        ({"weight": "y"}, "'y' is in target and in weight"),
+        ({"weight": 3}, "weight=3 must be the name of one column"),
+    ],
+    ids=str,
+)
+def test_columns_that_cannot_be_meant(files, options, message):
+    with pytest.raises(ValueError, match=message):
+        open_source(files.folder / "t.parquet", **{"target": "y", **options})
+
+
+def test_files_that_cannot_be_meant(files):
+    X, y = files.folder / "X.npy", files.folder / "y.npy"
+    with pytest.raises(ValueError, match=r"target=3 must be the path of a \.npy file"):
+        open_source(X, target=3)
+    with pytest.raises(ValueError, match=r"weight=3 must be the path of a \.npy file"):
+        open_source(X, target=y, weight=3)
+
+
 class Own(Source):
     """A user's own source."""
 
@@ -534,6 +567,27 @@ def test_a_temporary_cache_leaves_nothing(files, row_cache, monkeypatch):
     _, path = built(sources(files)["t.csv"])
     assert not path.exists()
     assert not row_cache.exists()
+
+
+def test_a_cache_folder_that_cannot_be_made(files, tmp_path, monkeypatch):
+    """That of the user is done without; one that was named is an error."""
+    source = sources(files)["t.parquet"]
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path / "file" / "rows"))
+    with pytest.raises(OSError, match=r"DVIP_ROW_CACHE names .* DVIP_ROW_CACHE=off"):
+        built(source)
+    monkeypatch.delenv("DVIP_ROW_CACHE")
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "file" / project)
+    rows, path = built(source)
+    assert rows == ROWS
+    assert not path.exists()
+
+
+def test_a_cache_folder_that_can_only_be_read(files, monkeypatch):
+    source = sources(files)["t.parquet"]
+    built(source)
+    monkeypatch.setattr("dvip.sources.cache.why_not_writable", lambda folder: "Read-only.")
+    assert built(source)[0] == 0
 
 
 def test_a_file_that_changes_while_it_is_read(files, row_cache, tmp_path):

@@ -1,9 +1,12 @@
 """The persistent compilation cache: a program that was compiled once starts at once next time."""
 
 import os
+from pathlib import Path
 
 import jax
 import pooch
+
+from dvip.files import why_not_writable
 
 __all__ = ["small_program_options", "use_compilation_cache"]
 
@@ -12,13 +15,26 @@ def use_compilation_cache() -> None:
     """Keeps compiled programs in the user's cache folder.
 
     `DVIP_COMPILATION_CACHE` names another folder, or switches it off with `off`. A cache that the
-    user has already set up through JAX's own settings is left alone.
+    user has already set up through JAX's own settings is left alone. Where the folder cannot be
+    written there is no cache: a training is as good without.
     """
     folder = os.environ.get("DVIP_COMPILATION_CACHE", str(pooch.os_cache("dvip") / "compiled"))
     if folder == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
+    if not _is_writable(folder):
+        return
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _is_writable(folder: str) -> bool:
+    """Whether files can be written there; of a folder in a cloud, JAX finds out."""
+    if "://" in folder:
+        return True
+    try:
+        return why_not_writable(Path(folder)) is None
+    except OSError:  # one that may not even be looked into
+        return False
 
 
 def small_program_options(backend: str) -> dict[str, int | str]:

@@ -3,9 +3,9 @@
 Equation 9 of the paper with the noise of the data added, on the scale of the user's targets.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -90,10 +90,18 @@ class GaussianMixture:
         """P(Y ≤ y) for each row and target."""
         return np.mean(ndtr((self._aligned(y) - self.means) / self._stds), axis=-1)
 
-    def quantile(self, p: float) -> Float[np.ndarray, "rows *targets"]:
-        """The value that y stays below with probability p, for each row and target."""
-        if not 0 < p < 1:
-            raise ValueError(f"p={p!r} must lie strictly between 0 and 1.")
+    def quantile(self, p: float | Sequence[float] | np.ndarray) -> Float[np.ndarray, "..."]:
+        """The value that y stays below with probability p, for each row and target.
+
+        Of several probabilities, in a sequence, there is a result for each, along the first axis.
+        """
+        if np.ndim(p) == 0:
+            return self._quantile(_probability(p))
+        if np.ndim(p) > 1 or np.size(p) == 0:
+            raise ValueError(f"p={p!r} must be a probability or a sequence of them.")
+        return np.stack([self._quantile(_probability(entry)) for entry in np.asarray(p)])
+
+    def _quantile(self, p: float) -> Float[np.ndarray, "rows *targets"]:
         stds = self._stds
         quantiles = self.means + ndtri(p) * stds
 
@@ -107,9 +115,8 @@ class GaussianMixture:
 
     def interval(self, p: float) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds y with probability p: lower and upper ends."""
-        if not 0 < p < 1:
-            raise ValueError(f"p={p!r} must lie strictly between 0 and 1.")
-        return self.quantile((1 - p) / 2), self.quantile((1 + p) / 2)
+        p = _probability(p)
+        return self._quantile((1 - p) / 2), self._quantile((1 + p) / 2)
 
     def crps(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows *targets"]:
         """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2, in closed form."""
@@ -142,6 +149,14 @@ class GaussianMixture:
             for values in (self.means, self._stds)
         )
         return means + stds * random.standard_normal(means.shape)
+
+
+def _probability(p: Any) -> float:
+    """The number; an error unless it is one between 0 and 1."""
+    is_number = np.ndim(p) == 0 and np.asarray(p).dtype.kind in "iuf"
+    if not (is_number and 0 < p < 1):
+        raise ValueError(f"p={p!r} must be one number strictly between 0 and 1.")
+    return float(p)
 
 
 def _mean_absolute(mean: np.ndarray, std: np.ndarray) -> np.ndarray:

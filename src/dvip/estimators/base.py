@@ -186,8 +186,7 @@ class DeepEstimator(BaseEstimator):
         return DeepModel(network, likelihood)
 
     def _start_training(self, checkpoints: CheckpointFolder | None = None) -> None:
-        """What comes before data are looked at."""
-        self._check_parameters()
+        """What comes before data are looked at, once the parameters are checked."""
         use_compilation_cache()
         self.seed_ = training_seed(self.random_state, checkpoints)
 
@@ -250,7 +249,11 @@ class DeepEstimator(BaseEstimator):
                 raise
 
     def _start_partial_fit(self) -> bool:
-        """Whether `partial_fit` is called on a model that has seen no data; notes that it has."""
+        """Whether `partial_fit` is called on a model that has seen no data; notes that it has.
+
+        Parameters may have changed since the last call, and are checked each time.
+        """
+        self._check_parameters()
         first = not hasattr(self, "model_")
         if first:
             self._start_training()
@@ -273,6 +276,7 @@ class DeepEstimator(BaseEstimator):
         return self.input_scaler_.transform(X).astype(self.precision)
 
     def _sample_noise(self) -> SampleNoise:
+        check_count("n_predictive_samples", self.n_predictive_samples)
         return sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
 
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
@@ -288,6 +292,8 @@ class DeepEstimator(BaseEstimator):
         """Writes the fitted model to a folder, as JSON and safetensors.
 
         A model that is already there is replaced, in one step, only once the new one is complete.
+        Parameters that `set_params` changed since must still describe the model: `n_layers` or
+        `prior`, for instance, may not have changed without another `fit`.
         """
         check_is_fitted(self)
         save_estimator(self, path)

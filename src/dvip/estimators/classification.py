@@ -14,6 +14,7 @@ from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import merge_duplicates
 from dvip.estimators.streaming import fit_source
+from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS, Classification, Likelihood
 from dvip.objectives import DeepModel
 from dvip.precision import precision
@@ -61,16 +62,21 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         resume : bool, default False
             Go on from the newest checkpoint, if there is one. All else must be as it was, and the
             result is that of a training without the break, bit for bit.
+
+        If an error or Ctrl-C ends it, the estimator is as it was before, except after
+        `TrainingDiverged`, which keeps the last finite model.
         """
-        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
-        if isinstance(X, Source):
-            return fit_source(self, X, y, sample_weight, checkpoints)
-        X, y, weights = self._checked(X, y, sample_weight)
-        X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-        self._keep_classes(np.unique(y))
-        inputs, targets, weights = merge_duplicates(X, self._codes(y), weights)
-        self._fit_input_scaler(inputs, weights)
-        self._train(inputs, targets, weights, checkpoints)
+        with undone_on_failure(self):
+            self._check_parameters()
+            checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
+            if isinstance(X, Source):
+                return fit_source(self, X, y, sample_weight, checkpoints)
+            X, y, weights = self._checked(X, y, sample_weight)
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+            self._keep_classes(np.unique(y))
+            inputs, targets, weights = merge_duplicates(X, self._codes(y), weights)
+            self._fit_input_scaler(inputs, weights)
+            self._train(inputs, targets, weights, checkpoints)
         return self
 
     def partial_fit(
@@ -83,16 +89,17 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         `batch_size` rows, at a constant `learning_rate`; `n_samples_seen_`, the rows of all calls,
         is the N of the bound.
         """
-        first = self._start_partial_fit()
-        X, y, weights = self._checked(X, y, sample_weight, reset=first)
-        if first and classes is None:
-            raise ValueError("classes must be passed on the first call to partial_fit.")
-        if first:
-            self._keep_classes(np.unique(np.asarray(classes)))
-            self._fit_input_scaler(X, weights)
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} are not those of the first call.")
-        fit_rows_once(self, self.input_scaler_.transform(X), self._codes(y), weights)
+        with undone_on_failure(self):
+            first = self._start_partial_fit()
+            X, y, weights = self._checked(X, y, sample_weight, reset=first)
+            if first and classes is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            if first:
+                self._keep_classes(np.unique(np.asarray(classes)))
+                self._fit_input_scaler(X, weights)
+            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(f"classes={classes!r} are not those of the first call.")
+            fit_rows_once(self, self.input_scaler_.transform(X), self._codes(y), weights)
         return self
 
     def _checked(

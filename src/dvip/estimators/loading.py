@@ -18,7 +18,7 @@ def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
     """The model that was saved at `path`. Nothing is executed.
 
     `prior` and `likelihood` are needed only where the model has one of your own class: a file
-    cannot hold your code.
+    cannot hold your code. They must be as those that the model was trained with.
     """
     return load_with_table(path, prior=prior, likelihood=likelihood)[0]
 

@@ -13,6 +13,7 @@ from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import Standardiser, merge_duplicates
 from dvip.estimators.streaming import fit_source
+from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import Gaussian, Likelihood
 from dvip.objectives import DeepModel
 from dvip.precision import precision
@@ -64,18 +65,23 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         resume : bool, default False
             Go on from the newest checkpoint, if there is one. All else must be as it was, and the
             result is that of a training without the break, bit for bit.
+
+        If an error or Ctrl-C ends it, the estimator is as it was before, except after
+        `TrainingDiverged`, which keeps the last finite model.
         """
-        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
-        if isinstance(X, Source):
-            return fit_source(self, X, y, sample_weight, checkpoints)
-        inputs, targets, weights = self._checked(X, y, sample_weight)
-        self.target_shape_ = targets.shape[1:]
-        inputs, targets, weights = merge_duplicates(
-            inputs, targets.reshape(len(targets), -1), weights
-        )
-        self._fit_input_scaler(inputs, weights)
-        self._keep_target_scaler(Standardiser.fit(targets, weights))
-        self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
+        with undone_on_failure(self):
+            self._check_parameters()
+            checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
+            if isinstance(X, Source):
+                return fit_source(self, X, y, sample_weight, checkpoints)
+            inputs, targets, weights = self._checked(X, y, sample_weight)
+            self.target_shape_ = targets.shape[1:]
+            inputs, targets, weights = merge_duplicates(
+                inputs, targets.reshape(len(targets), -1), weights
+            )
+            self._fit_input_scaler(inputs, weights)
+            self._keep_target_scaler(Standardiser.fit(targets, weights))
+            self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":
@@ -85,18 +91,19 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         let it have some thousand rows. Steps are of `batch_size` rows, at a constant
         `learning_rate`; `n_samples_seen_`, the rows of all calls, is the N of the bound.
         """
-        first = self._start_partial_fit()
-        inputs, targets, weights = self._checked(X, y, sample_weight, reset=first)
-        if first:
-            self.target_shape_ = targets.shape[1:]
-        if targets.shape[1:] != self.target_shape_:
-            raise ValueError(f"y has the shape {targets.shape}, rows had {self.target_shape_}.")
-        targets = targets.reshape(len(targets), -1)
-        if first:
-            self._fit_input_scaler(inputs, weights)
-            self._keep_target_scaler(Standardiser.fit(targets, weights))
-        scaled = (self.input_scaler_.transform(inputs), self.target_scaler_.transform(targets))
-        fit_rows_once(self, *scaled, weights)
+        with undone_on_failure(self):
+            first = self._start_partial_fit()
+            inputs, targets, weights = self._checked(X, y, sample_weight, reset=first)
+            if first:
+                self.target_shape_ = targets.shape[1:]
+            if targets.shape[1:] != self.target_shape_:
+                raise ValueError(f"y has the shape {targets.shape}, rows had {self.target_shape_}.")
+            targets = targets.reshape(len(targets), -1)
+            if first:
+                self._fit_input_scaler(inputs, weights)
+                self._keep_target_scaler(Standardiser.fit(targets, weights))
+            scaled = (self.input_scaler_.transform(inputs), self.target_scaler_.transform(targets))
+            fit_rows_once(self, *scaled, weights)
         return self
 
     def _checked(

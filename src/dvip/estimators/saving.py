@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 
 from dvip import __version__
@@ -34,11 +35,19 @@ __all__ = ["encode_attributes", "encode_parameters", "restore_estimator", "save_
 _KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
 KNOWN_OBJECTS = {cls.__name__: cls for cls in _KNOWN}
 
+CHANGED = (
+    "Parameters were changed after the model was trained and do not describe it any more: set them "
+    "back, or fit again, and then save."
+)
+
 
 def save_estimator(
     estimator: Any, path: str | Path, table: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes a fitted estimator; `table` is how the command line encodes tables for it."""
+    """Writes a fitted estimator; `table` is how the command line encodes tables for it.
+
+    ValueError, before anything is written, if its parameters are not those of its model any more.
+    """
     arrays: dict[str, np.ndarray] = {}
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
     content = {
@@ -48,6 +57,7 @@ def save_estimator(
         "attributes": encode_attributes(estimator, fitted, arrays),
         "table": table,
     }
+    _check_parameters_of_the_model(estimator, arrays)
     write_model(path, content, arrays)
 
 
@@ -61,6 +71,7 @@ def restore_estimator(
     content, arrays = read_folder(Path(path), MODEL)
     try:
         cls = estimators[content["estimator"]]
+        _check_needed(own_objects, content["parameters"])
         parameters = {
             name: _decode_parameter(name, value, own_objects)
             for name, value in content["parameters"].items()
@@ -94,8 +105,7 @@ def _encode_parameter(value: Any) -> Any:
         name = type(value).__name__
         if KNOWN_OBJECTS.get(name) is not type(value):
             # How it looks tells it from another of its class.
-            looks = re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(value))
-            return {"own_object": name, "looks": looks}
+            return {"own_object": name, "looks": _looks(value)}
         options = {
             field.name: _encode_parameter(getattr(value, field.name))
             for field in dataclasses.fields(value)
@@ -107,9 +117,16 @@ def _encode_parameter(value: Any) -> Any:
     return value
 
 
+def _looks(tree: Any) -> str:
+    """A module as text, without places in memory."""
+    return re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(tree))
+
+
 def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
         own = own_objects.get(name)
+        if isinstance(own, list | tuple):
+            _check_same(name, value, own)
         own_each = own if isinstance(own, list | tuple) else [own] * len(value)
         return tuple(
             _decode_parameter(name, entry, {name: own})
@@ -123,9 +140,41 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
                 f"The model's {name} is an object of your class {value['own_object']}, which a "
                 f"file cannot hold: pass it as load(path, {name}={value['own_object']}(...))."
             )
+        _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
     return KNOWN_OBJECTS[value["object"]](**options)
+
+
+def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    """Raises an error if an object was given for a parameter that the file holds itself."""
+    for name, given in own_objects.items():
+        stored = parameters.get(name)
+        entries = stored if isinstance(stored, list) else [stored]
+        needed = any(isinstance(entry, dict) and "own_object" in entry for entry in entries)
+        if given is not None and not needed:
+            raise ModelFileError(f"The model needs no {name} of your own: leave out {name}=.")
+
+
+def _check_same(name: str, stored: Any, given: Any) -> None:
+    """Raises an error unless what was given is described as what the model was trained with."""
+    described = _encode_parameter(given)
+    if described != stored:
+        raise ModelFileError(
+            f"The model was trained with {name}={_shown(stored)}, but {_shown(described)} was "
+            "given: pass an object of the same class with the same options."
+        )
+
+
+def _shown(described: Any) -> str:
+    """The description of a parameter for a message, in a line."""
+    if isinstance(described, list):
+        return f"[{', '.join(map(_shown, described))}]"
+    if isinstance(described, dict) and "looks" in described:
+        return " ".join(described["looks"].split())
+    if isinstance(described, dict) and "object" in described:
+        return f"{described['object']} with {described['options']}"
+    return repr(described)
 
 
 def encode_attributes(
@@ -149,6 +198,8 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         arrays[name] = value
         return {"kind": "array"}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "mM":
+        return {"kind": "times", "values": value.view(np.int64).tolist(), "dtype": value.dtype.str}
     if isinstance(value, np.ndarray) and all(isinstance(entry, str) for entry in value):
         dtype = "object" if value.dtype == object else value.dtype.str
         return {"kind": "texts", "values": value.tolist(), "dtype": dtype}
@@ -167,6 +218,8 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
             return arrays[name]
         case "texts":
             return np.array(value["values"], dtype=value["dtype"])
+        case "times":
+            return np.array(value["values"], dtype=np.int64).view(value["dtype"])
         case "tuple":
             return tuple(value["values"])
         case "value":
@@ -181,3 +234,16 @@ def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
     return tree_from_arrays("model_", skeleton, arrays)
+
+
+def _check_parameters_of_the_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises an error unless the estimator's parameters make a model such as it has."""
+    try:
+        with precision(estimator.precision):
+            made = _fill_model(estimator, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{CHANGED} ({error})") from error
+    # Arrays have the right shapes then; what else a model consists of must agree, too.
+    ours, theirs = (_looks(jax.tree.map(lambda _: 0, tree)) for tree in (estimator.model_, made))
+    if ours != theirs:
+        raise ValueError(CHANGED)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pooch
 
-from dvip.files import lock
+from dvip.files import lock, why_not_writable
 from dvip.sources.source import Source
 from dvip.sources.statistics import ColumnStatistics
 from dvip.sources.targets import Targets
@@ -38,6 +38,8 @@ MAX_KEPT = 3
 ABANDONED_AFTER = 3600
 BYTES_AT_ONCE = 2**22
 LOCKS = ".locks"
+# The environment variable that names a folder for caches.
+VARIABLE = "DVIP_ROW_CACHE"
 
 
 @contextmanager
@@ -49,25 +51,46 @@ def cached_rows(
 ) -> Iterator[tuple[Path, RowsContent]]:
     """The file of records of a source, and what it holds; made unless there is one.
 
-    In the user's cache folder, or in that which `DVIP_ROW_CACHE` names. With `off`, and for sources
-    that do not say when they change, it is a temporary file that does not outlive the fit.
+    In the user's cache folder, or in that which `DVIP_ROW_CACHE` names. With `off`, for sources
+    that do not say when they change, and where the user's cache folder cannot be written, it is a
+    temporary file that does not outlive the fit.
     """
-    chosen = os.environ.get("DVIP_ROW_CACHE", str(pooch.os_cache("dvip") / "rows"))
-    fingerprint = source.fingerprint()
-    if chosen == "off" or fingerprint is None:
+    folder = _folder(source, targets, dtype)
+    content = None if folder is None else _read(folder)
+    if folder is None or (content is None and not _can_be_made(folder)):
         with tempfile.TemporaryDirectory(prefix="dvip-rows-") as temporary:
             yield _write(source, targets, dtype, Path(temporary), on_rows)
         return
-    root = Path(chosen)
-    key = [FORMAT, dtype, targets.kind, fingerprint]
-    folder = root / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-    content = _read(folder)
     if content is None:
-        with lock(root / LOCKS / folder.name, wait=True):
+        with lock(folder.parent / LOCKS / folder.name, wait=True):
             content = _read(folder) or _make(source, targets, dtype, folder, on_rows)
     with suppress(OSError):  # a folder that others made
         os.utime(folder / "rows.json")
     yield folder / "rows.bin", content
+
+
+def _folder(source: Source, targets: Targets, dtype: str) -> Path | None:
+    """Where the cache of a source is, or is to be; None if it is to have none."""
+    chosen = os.environ.get(VARIABLE, str(pooch.os_cache("dvip") / "rows"))
+    fingerprint = source.fingerprint()
+    if chosen == "off" or fingerprint is None:
+        return None
+    key = [FORMAT, dtype, targets.kind, fingerprint]
+    return Path(chosen) / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Whether a cache can be written there; it is an error if the user chose the place."""
+    try:
+        reason = why_not_writable(folder.parent)
+    except OSError as error:  # one that may not even be looked into
+        reason = f"{error}."
+    if reason is not None and VARIABLE in os.environ:
+        raise OSError(
+            f"{VARIABLE} names the folder {folder.parent}, which cannot be used. {reason} Name "
+            f"another one, or use a temporary file with {VARIABLE}=off."
+        )
+    return reason is None
 
 
 def _make(

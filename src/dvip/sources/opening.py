@@ -1,8 +1,9 @@
 """`open_source`: from a path to a source."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,21 +41,62 @@ def open_source(
     if path.suffix.lower() == ".npy":
         if columns is not None:
             raise ValueError("columns: the columns of an array have no names, leave it out.")
+        _check_files(target=target, weight=weight)
         files = [path, *([Path(str(target))] + ([] if weight is None else [Path(weight)]))]
         return ArraySource(*(_mapped(file) for file in files))
-    targets = [target] if isinstance(target, str) else [str(name) for name in target]  # type: ignore[union-attr]
+    targets = [target] if isinstance(target, str) else _names("target", target)
+    if weight is not None and not isinstance(weight, str):
+        raise ValueError(f"weight={weight!r} must be the name of one column.")
     names = [str(name) for name in next(read_blocks(path, rows=100)).columns]
-    others = [*targets, *([] if weight is None else [str(weight)])]
-    inputs = [name for name in names if name not in others] if columns is None else list(columns)
+    others = [*targets, *([] if weight is None else [weight])]
+    if columns is None:
+        inputs = [name for name in names if name not in others]
+    else:
+        inputs = _names("columns", columns)
     check_present([*others, *inputs], names)
+    _check_one_use(targets, inputs, weight)
     if not inputs:
         raise TableError(f"{path} has no column to predict from.")
     return TableSource(
         path,
         TableEncoder.of_numbers(inputs, targets),
         partial(whole_targets, targets=targets),
-        weight=None if weight is None else str(weight),
+        weight=weight,
     )
+
+
+def _names(option: str, given: Any) -> list[str]:
+    """The names of columns that were given as a sequence."""
+    are_names = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    names = list(given) if are_names else []
+    if not are_names or not all(isinstance(name, str) for name in names):
+        one = "a name, or " if option == "target" else ""
+        raise ValueError(f"{option}={given!r} must be {one}a list of names of columns.")
+    if option == "target" and not names:
+        raise ValueError("target has no name: name the column to predict.")
+    return [str(name) for name in names]
+
+
+def _check_one_use(targets: list[str], inputs: list[str], weight: str | None) -> None:
+    """Raises an error if a column has two uses, such as a target that is among the inputs."""
+    uses = [(name, "target") for name in targets] + [(name, "columns") for name in inputs]
+    uses += [] if weight is None else [(weight, "weight")]
+    first_use: dict[str, str] = {}
+    for name, use in uses:
+        if first_use.get(name) == use:
+            raise ValueError(f"{use} has the column {name!r} twice: name it once.")
+        if name in first_use:
+            raise ValueError(
+                f"The column {name!r} is in {first_use[name]} and in {use}: it can have one use."
+            )
+        first_use[name] = use
+
+
+def _check_files(**given: Any) -> None:
+    """Raises an error unless these options, where given, are paths."""
+    for option, path in given.items():
+        if not (isinstance(path, str | Path) or (option == "weight" and path is None)):
+            raise ValueError(f"{option}={path!r} must be the path of a .npy file.")
 
 
 def _mapped(path: Path) -> np.ndarray:
