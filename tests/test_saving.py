@@ -162,7 +162,7 @@ def test_options_of_an_own_prior_that_change_no_shape(tmp_path):
     model = fit(prior=Waves(height=2.0))
     model.save(tmp_path / "model")
     assert equal(load(tmp_path / "model", prior=Waves(height=2.0)), model)
-    with pytest.raises(ModelFileError, match=r"Waves\(height=2\.0\), but Waves\(\) was unneeded"):
+    with pytest.raises(ModelFileError, match=r"Waves\(height=2\.0\), but Waves\(\) was given"):
         load(tmp_path / "model", prior=Waves())
 
 
