@@ -410,6 +410,9 @@ def test_mistakes_with_sources(files, tmp_path):
         DVIPClassifier(**SETTINGS).fit(ArraySource(np.eye(3), np.ones(3, int)))
     with pytest.raises(ValueError, match=r"Unknown label type: row 1 has 0\.5"):
         DVIPClassifier(**SETTINGS).fit(ArraySource(np.eye(3), np.array([0.5, 1, 2])))
+    times = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[ns]")
+    with pytest.raises(ValueError, match="cannot be times"):
+        DVIPClassifier(**SETTINGS).fit(ArraySource(np.eye(3), times))
     blocks = [Block(np.eye(2), np.array(["a", "b"])), Block(np.eye(2), np.array([1, 2]))]
     with pytest.raises(ValueError, match="several types"):
         DVIPClassifier(**SETTINGS).fit(Own(blocks))

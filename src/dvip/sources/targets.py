@@ -46,6 +46,8 @@ class LabelTargets:
         labels = block.targets.reshape(-1)
         if len(labels) != len(block):
             raise ValueError(f"Labels have the shape {block.targets.shape}, expected one a row.")
+        if labels.dtype.kind in "mM":
+            raise ValueError("Labels of a stream cannot be times: write them as text.")
         try:
             distinct, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         except TypeError:
