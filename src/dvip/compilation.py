@@ -21,20 +21,11 @@ def use_compilation_cache() -> None:
     folder = os.environ.get("DVIP_COMPILATION_CACHE", str(pooch.os_cache("dvip") / "compiled"))
     if folder == "off" or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    if not _is_writable(folder):
+    # Of a folder in a cloud, JAX finds out whether it can be written.
+    if "://" not in folder and why_not_writable(Path(folder)) is not None:
         return
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-def _is_writable(folder: str) -> bool:
-    """Whether files can be written there; of a folder in a cloud, JAX finds out."""
-    if "://" in folder:
-        return True
-    try:
-        return why_not_writable(Path(folder)) is None
-    except OSError:  # one that may not even be looked into
-        return False
 
 
 def small_program_options(backend: str) -> dict[str, int | str]:

@@ -59,8 +59,9 @@ def lock(path: Path, *, wait: bool) -> Iterator[bool]:
 
 def why_not_writable(folder: Path) -> str | None:
     """Why no file can be written in `folder`, which need not exist yet; None if one can."""
-    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    existing = folder
     try:
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         # Asking for permissions is not enough: the file system itself may be read-only.
         with tempfile.TemporaryFile(dir=existing):
             return None

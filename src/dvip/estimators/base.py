@@ -5,7 +5,7 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,12 +18,15 @@ from dvip.estimators.checkpointing import training_identity, training_seed
 from dvip.estimators.saving import save_estimator
 from dvip.estimators.scaling import Standardiser
 from dvip.estimators.shapes import as_rows
+from dvip.estimators.streaming import fit_source
+from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import Likelihood
 from dvip.network import SampleNoise
 from dvip.objectives import DeepModel
 from dvip.precision import PRECISIONS, precision
 from dvip.prediction import draw_functions, sample_noise
 from dvip.processes import ImplicitProcess
+from dvip.sources import Source
 from dvip.training import (
     ArrayData,
     CheckpointFolder,
@@ -101,6 +104,12 @@ class DeepEstimator(BaseEstimator):
     @abc.abstractmethod
     def _likelihood(self) -> tuple[Likelihood, int]:
         """The likelihood at its starting point, and how many units it reads."""
+
+    @abc.abstractmethod
+    def _fit_arrays(
+        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
+    ) -> None:
+        """Checks arrays, notes their scales, and trains on them."""
 
     def _q_scale(self, index: int) -> float:
         """Where a layer's posterior scale starts. The last layer starts at its prior."""
@@ -184,6 +193,18 @@ class DeepEstimator(BaseEstimator):
             self.seed_,
         )
         return DeepModel(network, likelihood)
+
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
+    ) -> Self:
+        """Trains on arrays or on a source, or leaves the estimator as it was."""
+        with undone_on_failure(self):
+            self._check_parameters()
+            if isinstance(X, Source):
+                fit_source(self, X, y, sample_weight, checkpoints)
+            else:
+                self._fit_arrays(X, y, sample_weight, checkpoints)
+        return self
 
     def _start_training(self, checkpoints: CheckpointFolder | None = None) -> None:
         """What comes before data are looked at, once the parameters are checked."""

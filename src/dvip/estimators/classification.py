@@ -13,14 +13,14 @@ from dvip.estimators.base import DeepEstimator
 from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import merge_duplicates
-from dvip.estimators.streaming import fit_source
 from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS, Classification, Likelihood
 from dvip.objectives import DeepModel
 from dvip.precision import precision
 from dvip.prediction import class_probabilities
-from dvip.sources import LabelTargets, Source
+from dvip.sources import LabelTargets
 from dvip.sources.writing import RowsContent
+from dvip.training import CheckpointFolder
 
 __all__ = ["DeepClassifier"]
 
@@ -66,18 +66,18 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         If an error or Ctrl-C ends it, the estimator is as it was before, except after
         `TrainingDiverged`, which keeps the last finite model.
         """
-        with undone_on_failure(self):
-            self._check_parameters()
-            checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
-            if isinstance(X, Source):
-                return fit_source(self, X, y, sample_weight, checkpoints)
-            X, y, weights = self._checked(X, y, sample_weight)
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-            self._keep_classes(np.unique(y))
-            inputs, targets, weights = merge_duplicates(X, self._codes(y), weights)
-            self._fit_input_scaler(inputs, weights)
-            self._train(inputs, targets, weights, checkpoints)
-        return self
+        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
+        return self._fit(X, y, sample_weight, checkpoints)
+
+    def _fit_arrays(
+        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
+    ) -> None:
+        X, y, weights = self._checked(X, y, sample_weight)
+        X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        self._keep_classes(np.unique(y))
+        inputs, targets, weights = merge_duplicates(X, self._codes(y), weights)
+        self._fit_input_scaler(inputs, weights)
+        self._train(inputs, targets, weights, checkpoints)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None

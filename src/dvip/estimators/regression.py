@@ -12,15 +12,15 @@ from dvip.estimators.base import DeepEstimator
 from dvip.estimators.checkpointing import checkpoint_folder
 from dvip.estimators.online import fit_rows_once
 from dvip.estimators.scaling import Standardiser, merge_duplicates
-from dvip.estimators.streaming import fit_source
 from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import Gaussian, Likelihood
 from dvip.objectives import DeepModel
 from dvip.precision import precision
 from dvip.prediction import moments
 from dvip.predictive import GaussianMixture
-from dvip.sources import NumberTargets, Source
+from dvip.sources import NumberTargets
 from dvip.sources.writing import RowsContent
+from dvip.training import CheckpointFolder
 
 __all__ = ["DeepRegressor"]
 
@@ -69,20 +69,20 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         If an error or Ctrl-C ends it, the estimator is as it was before, except after
         `TrainingDiverged`, which keeps the last finite model.
         """
-        with undone_on_failure(self):
-            self._check_parameters()
-            checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
-            if isinstance(X, Source):
-                return fit_source(self, X, y, sample_weight, checkpoints)
-            inputs, targets, weights = self._checked(X, y, sample_weight)
-            self.target_shape_ = targets.shape[1:]
-            inputs, targets, weights = merge_duplicates(
-                inputs, targets.reshape(len(targets), -1), weights
-            )
-            self._fit_input_scaler(inputs, weights)
-            self._keep_target_scaler(Standardiser.fit(targets, weights))
-            self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
-        return self
+        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
+        return self._fit(X, y, sample_weight, checkpoints)
+
+    def _fit_arrays(
+        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
+    ) -> None:
+        inputs, targets, weights = self._checked(X, y, sample_weight)
+        self.target_shape_ = targets.shape[1:]
+        inputs, targets, weights = merge_duplicates(
+            inputs, targets.reshape(len(targets), -1), weights
+        )
+        self._fit_input_scaler(inputs, weights)
+        self._keep_target_scaler(Standardiser.fit(targets, weights))
+        self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":
         """Trains on these rows, each once, and goes on from there at the next call.

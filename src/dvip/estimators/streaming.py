@@ -23,8 +23,8 @@ def fit_source(
     source: Source,
     y: Any,
     sample_weight: Any,
-    checkpoints: CheckpointFolder | None = None,
-) -> Any:
+    checkpoints: CheckpointFolder | None,
+) -> None:
     """Fits an estimator to all rows of a source."""
     if y is not None or sample_weight is not None:
         raise ValueError(
@@ -52,7 +52,6 @@ def fit_source(
         num_sampled = min(MAX_SAMPLED_ROWS, 1 + MAX_SAMPLED_NUMBERS // content.num_inputs)
         sample = data.rows(estimator.seed_, 0, min(num_sampled, data.num_rows))
         estimator._train_on(data, np.asarray(sample.inputs), checkpoints)
-    return estimator
 
 
 def _note_inputs(estimator: Any, source: Source, content: RowsContent) -> None:

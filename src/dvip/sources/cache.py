@@ -81,10 +81,7 @@ def _folder(source: Source, targets: Targets, dtype: str) -> Path | None:
 
 def _can_be_made(folder: Path) -> bool:
     """Whether a cache can be written there; it is an error if the user chose the place."""
-    try:
-        reason = why_not_writable(folder.parent)
-    except OSError as error:  # one that may not even be looked into
-        reason = f"{error}."
+    reason = why_not_writable(folder.parent)
     if reason is not None and VARIABLE in os.environ:
         raise OSError(
             f"{VARIABLE} names the folder {folder.parent}, which cannot be used. {reason} Name "
