@@ -146,4 +146,6 @@ class _TableRows:
         label = text_of if survey.target.label_kind == "text" else label_of
         lonely = set(map(label, survey.target.texts))
         lonely -= set(map(label, survey.training_target.texts))
+        if not lonely:  # as a rule
+            return np.zeros(len(labels), dtype=bool)
         return np.array([label(text) in lonely for text in parse_texts(labels)], dtype=bool)
