@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 import subprocess
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -246,6 +247,21 @@ def test_reliability_of_classes_is_drawn(tmp_path):
     assert "How often the predicted class was right" in page
     # Ten classes have no area under the curve: no table, and no number of runs without a value.
     assert "ROC" not in markdown(summary)
+
+
+@pytest.mark.parametrize("longest", [200.0, 40_000.0])
+def test_labels_of_times_do_not_overlap(tmp_path, longest):
+    for method, seconds in (("vip-elbo", 10.0), ("vip-unconstrained", longest)):
+        store(tmp_path, Run("toy", method), {"nll": 1.0}, cpu_seconds=seconds)
+    summary = summarise(EXPERIMENTS["prior-constraint"], Results(tmp_path))
+    figure = scores_figure(summary, "cpu_seconds", log=True)
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    low, high = axes.get_xlim()
+    shown = [label for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+    boxes = [label.get_window_extent() for label in shown if label.get_text()]
+    assert len(boxes) >= 2
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_times_have_neither_scores_nor_calibration(tmp_path):

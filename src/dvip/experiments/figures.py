@@ -116,7 +116,8 @@ def _set_decades(axes: Axes) -> None:
     low, high = axes.get_xlim()
     more = max(1.0, math.sqrt(10 * low / high))
     axes.set_xlim(low / more, high * more)
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    # Over more than three decades, labels of 3, 30, ... would run into the others.
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high < 1_000 * low else (1,)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
 
