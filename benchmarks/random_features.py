@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from dvip import BayesianNeuralNetwork, GaussianProcess, ImplicitProcess
-from dvip.processes.frequencies import draw_frequencies
+from dvip.processes.gp import draw_frequencies
 
 OUT = Path(__file__).parent / "results"
 INPUTS = [1, 4, 8, 30]

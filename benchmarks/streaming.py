@@ -32,9 +32,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dvip import DVIPRegressor, open_source
+from dvip.batches import Batch
 from dvip.estimators.base import DeepEstimator
 from dvip.metrics import regression_metrics
-from dvip.objectives import Batch
 from dvip.sources import NumberTargets, StreamedRows, cached_rows
 from dvip.training import ArrayData, Data
 from new_process import peak_megabytes

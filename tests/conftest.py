@@ -22,8 +22,8 @@ import pooch  # noqa: E402
 import pytest  # noqa: E402
 from toy_experiment import toy_runs  # noqa: E402
 
-from dvip.experiments.runner import run_all  # noqa: E402
-from dvip.precision import precision  # noqa: E402
+from dvip.paper.runner import run_all  # noqa: E402
+from dvip.runtime import precision  # noqa: E402
 
 # The same examples in every run, and no folder of examples; the first of a shape is slow, as it
 # is compiled.

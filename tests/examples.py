@@ -11,10 +11,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip import BayesianNeuralNetwork, ImplicitProcess
-from dvip.architecture import build_network
 from dvip.kernels import RBF, EmpiricalKernel, Kernel
 from dvip.layers import SIPLayer, SparseGPLayer, VIPLayer
-from dvip.network import DeepNetwork
+from dvip.network import DeepNetwork, build_network
 from dvip.parameters import combine, split_trainable
 
 SMALL_NETWORK = BayesianNeuralNetwork(hidden=(4,))

@@ -18,8 +18,7 @@ from dvip import (
     DVIPRegressor,
 )
 from dvip.training import checkpoints as checkpoints_module
-from dvip.training.checkpoints import CheckpointFolder, steps_of
-from dvip.training.interruption import HeldBackSignals
+from dvip.training.checkpoints import CheckpointFolder, HeldBackSignals, steps_of
 
 X, Y = regression_data()
 # Five pieces of 180 steps.

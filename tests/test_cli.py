@@ -151,7 +151,7 @@ def test_blocks_change_nothing_and_formats_agree(regression, monkeypatch):
     outs = [regression.folder / name for name in ("whole.parquet", "blocks.csv.gz")]
     options = ("--quantiles", "0.5, 0.025")
     succeed("predict", regression.model, regression.test, "--out", outs[0], *options)
-    monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 17))
+    monkeypatch.setattr("dvip.tables.readers.read_blocks.__defaults__", ((), 17))
     succeed("predict", regression.model, regression.folder / "new.csv", "--out", outs[1], *options)
     whole, blocks = pd.read_parquet(outs[0]), pd.read_csv(outs[1])
     assert list(whole.columns) == ["mean", "std", "q02.5", "q50"]
@@ -159,7 +159,7 @@ def test_blocks_change_nothing_and_formats_agree(regression, monkeypatch):
 
 
 def test_evaluate_prints_json_that_agrees_with_the_metrics(regression, monkeypatch):
-    monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 50))
+    monkeypatch.setattr("dvip.tables.readers.read_blocks.__defaults__", ((), 50))
     result = succeed("evaluate", regression.model, regression.test, "--json")
     found = json.loads(result.stdout)
     estimator, table = load_with_table(regression.model)
@@ -203,7 +203,7 @@ def test_labels_that_look_like_numbers_stay_text_in_every_block(tmp_path, monkey
     frame = pd.DataFrame({"x": np.arange(40.0), "y": ["1.0"] * 20 + ["b"] * 20})
     frame.to_csv(tmp_path / "t.csv", index=False)
     succeed("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
-    monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 20))
+    monkeypatch.setattr("dvip.tables.readers.read_blocks.__defaults__", ((), 20))
     result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
     assert set(json.loads(result.stdout)) == {"rows", "accuracy", "log_likelihood", "ece", "auc"}
 
@@ -274,7 +274,7 @@ def test_a_failing_block_leaves_no_half_of_a_file(regression, monkeypatch):
     frame = regression.frame.astype({"age": object})
     frame.loc[400, "age"] = "old"
     frame.to_csv(table, index=False)
-    monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 100))
+    monkeypatch.setattr("dvip.tables.readers.read_blocks.__defaults__", ((), 100))
     message = refuse("predict", regression.model, table, "--out", out)
     assert "'age' should hold numbers, but row 401 of broken.csv has 'old'" in message
     assert not out.exists()
@@ -531,7 +531,7 @@ def test_ctrl_c_after_the_training_says_where_the_model_is(regression, monkeypat
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dvip.cli.fitting.scores", stop)
+    monkeypatch.setattr("dvip.cli.fit.scores", stop)
     out = regression.folder / "not scored"
     arguments = ("fit", regression.train, "--target", "target", "--out", out, *QUICK)
     result = run(*arguments, "--test-fraction", "0.2", "--drop", "s1")

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from dvip.cli import app
 from dvip.data import DATASETS, Address, DataError, MissingDataError, data_folders, load_split
-from dvip.data import flights as flights_format
-from dvip.data import rectangles as generated
-from dvip.data import taxi as taxi_format
+from dvip.paper.datasets import images as generated
+from dvip.paper.datasets import large_tables
 
 NOBODY_LISTENS = "http://127.0.0.1:9"
 
@@ -208,7 +207,7 @@ def test_particles(folder, random, name, num_inputs, packed):
 
 
 def test_rows_are_put_together_from_blocks(folder, random, monkeypatch):
-    monkeypatch.setattr("dvip.data.target_first.BLOCK_SIZE", 2_000)  # about three rows
+    monkeypatch.setattr("dvip.paper.datasets.large_tables.BLOCK_SIZE", 2_000)  # about three rows
     table, text = physics(random, 40, 18)
     write(folder / "susy/SUSY.csv.gz", gzip.compress(text.encode()))
     split = offline("susy", rows=40, num_test=10).load(data=folder)
@@ -268,12 +267,12 @@ def test_damaged_large_file(folder, random, kind, message):
 
 def flight_table(random, rows):
     """Columns in the order of the paper, between others, with clock times as hhmm."""
-    columns = {name: random.integers(0, 100, rows) for name in flights_format.INPUTS}
+    columns = {name: random.integers(0, 100, rows) for name in large_tables.FLIGHT_INPUTS}
     for name in ("ArrTime", "DepTime"):
         columns[name] = 100 * random.integers(0, 24, rows) + random.integers(0, 60, rows)
     delays = random.integers(-20, 90, rows)
     frame = pd.DataFrame({"Year": 2008, "ArrDelay": delays, **columns, "Origin": "JFK"})
-    expected = frame[[*flights_format.INPUTS, "ArrDelay"]].astype(float)
+    expected = frame[[*large_tables.FLIGHT_INPUTS, "ArrDelay"]].astype(float)
     for name in ("ArrTime", "DepTime"):
         expected[name] = [60 * int(f"{t:04d}"[:2]) + int(f"{t:04d}"[2:]) for t in columns[name]]
     return frame, expected.to_numpy()
@@ -321,7 +320,7 @@ def trips(random, rows):
     """Trips as in yellow_tripdata_2015-01.csv; some are too short or too long."""
     pickup = pd.Timestamp("2015-01-01") + pd.to_timedelta(random.integers(0, 31 * 86400, rows), "s")
     seconds = np.resize([9, 10, 600, 18_000, 18_001], rows)
-    places = {name: random.uniform(-74, 41, rows).round(6) for name in taxi_format.PLACES}
+    places = {name: random.uniform(-74, 41, rows).round(6) for name in large_tables.PLACES}
     frame = pd.DataFrame(
         {
             "VendorID": 2,
@@ -363,14 +362,14 @@ def test_taxi(folder, random, kind):
 
 def test_taxi_file_of_today_has_no_coordinates(folder, random):
     frame, _ = trips(random, 5)
-    zones = frame.drop(columns=list(taxi_format.PLACES[:4])).assign(PULocationID=1, DOLocationID=2)
+    zones = frame.drop(columns=list(large_tables.PLACES[:4])).assign(PULocationID=1, DOLocationID=2)
     write(folder / TAXI_FILE, zones.to_csv(index=False))
     with pytest.raises(DataError, match="has no column 'pickup_latitude', 'pickup_longitude'"):
         load_split("taxi", 0, folder)
 
 
 def test_taxi_sample(folder, random):
-    names = [*taxi_format.INPUTS, "trip_duration"]
+    names = [*large_tables.TRIP_INPUTS, "trip_duration"]
     frame = pd.DataFrame(random.uniform(0, 100, (30, 10)), columns=names)
     (folder / "taxi").mkdir(parents=True)
     frame[names[::-1]].to_parquet(folder / "taxi/yellow_2015-01_sample.parquet")

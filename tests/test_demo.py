@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from dvip import load
 from dvip.cli import app
-from dvip.demo import GAP_KM, demo_metrics, demo_model, load_profile
+from dvip.cli.demo import GAP_KM, demo_metrics, demo_model, load_profile
 from dvip.tables import read_table
 
 

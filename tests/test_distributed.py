@@ -13,11 +13,11 @@ from examples import regression_data
 from typer.testing import CliRunner
 
 from dvip import load
+from dvip.batches import Share
 from dvip.cli import app
-from dvip.cli.distributing import Part
+from dvip.cli.long_runs import Part
 from dvip.tables import TableError
 from dvip.training import ArrayData
-from dvip.training.batches import Share
 from dvip.training.checkpoints import steps_of
 
 X, Y = regression_data(num_rows=200)

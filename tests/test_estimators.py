@@ -25,9 +25,9 @@ from dvip import (
     RobustMax,
     TrainingDiverged,
 )
-from dvip.compilation import use_compilation_cache
 from dvip.estimators.base import default_max_iter
 from dvip.processes import PROCESSES, PerUnit
+from dvip.runtime import use_compilation_cache
 
 X, Y = regression_data()
 Y2 = regression_data(num_targets=2)[1]
@@ -509,7 +509,7 @@ def test_a_training_that_fails_changes_nothing(cls, targets, tmp_path, monkeypat
         with monkeypatch.context() as patch:
             if name.startswith("interrupted"):
                 patch.setattr("dvip.estimators.base.train", interrupted)
-                patch.setattr("dvip.estimators.online.train_on_batches", interrupted)
+                patch.setattr("dvip.estimators.preparation.train_on_batches", interrupted)
             for model in (fitted, unfitted):
                 with pytest.raises((ValueError, CheckpointError, KeyboardInterrupt)):
                     fails(model)

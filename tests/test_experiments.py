@@ -15,12 +15,11 @@ from toy_experiment import STEPS, stored, toy_runs, wait_until
 
 from dvip import DVIPRegressor
 from dvip.data import DATASETS, load_split
-from dvip.experiments import runner, runs
-from dvip.experiments.curves import with_prior
-from dvip.experiments.methods import DVIP, Method
-from dvip.experiments.results import Results
-from dvip.experiments.runner import run_all
 from dvip.metrics import regression_metrics
+from dvip.paper import runner, runs
+from dvip.paper.methods import DVIP, Method
+from dvip.paper.runner import run_all
+from dvip.paper.runs import Results, with_prior
 
 
 def test_a_result_says_what_was_done(toy_results):
@@ -101,8 +100,8 @@ def test_a_second_call_skips_and_force_repeats(toy_results):
 def test_what_another_process_is_doing_is_left_to_it(tmp_path):
     run = toy_runs(0)[0]
     program = (
-        "import sys, time; from pathlib import Path; from dvip.experiments.results import Results\n"
-        "from dvip.experiments.runs import Run\n"
+        "import sys, time; from pathlib import Path; from dvip.paper.runs import Results\n"
+        "from dvip.paper.runs import Run\n"
         f"with Results(Path({str(tmp_path)!r})).claim(Run{tuple(vars(run).values())!r}) as ours:\n"
         "    print(ours, flush=True); time.sleep(600)"
     )
@@ -122,7 +121,7 @@ def test_several_at_once_give_the_same(toy_results, tmp_path):
 
 def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
     wild = Method("vip-elbo", "wild", DVIP, {"n_layers": 1, "learning_rate": 1e30})
-    monkeypatch.setattr("dvip.experiments.runs.METHODS", {"vip-elbo": wild})
+    monkeypatch.setattr("dvip.paper.runs.METHODS", {"vip-elbo": wild})
     (outcome,) = run_all(toy_runs(0), tmp_path)
     assert outcome.state == "diverged"
     (result,) = Results(tmp_path).find("toy", "vip-elbo", STEPS)
@@ -180,8 +179,8 @@ def _die_on_split_1(run, folder, data, force):
 SLEEPING_RUNS = """
 import os, sys, time
 from pathlib import Path
-from dvip.experiments import runner
-from dvip.experiments.runs import Run
+from dvip.paper import runner
+from dvip.paper.runs import Run
 
 def do(run, folder, data, force):
     (folder / str(os.getpid())).touch()

@@ -10,9 +10,8 @@ from scipy.stats import kurtosis
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 from dvip import GaussianProcess, WarpedGaussianProcess
-from dvip.precision import precision
-from dvip.processes.frequencies import CONSTRUCTIONS, KERNELS, draw_frequencies
-from dvip.waves import cos_sin
+from dvip.processes.gp import CONSTRUCTIONS, KERNELS, cos_sin, draw_frequencies
+from dvip.runtime import precision
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dvip.data import DATASETS
-from dvip.experiments.grids import EXPERIMENTS
-from dvip.experiments.methods import METHODS
-from dvip.experiments.runner import parse_shard, shard
-from dvip.experiments.runs import Run
+from dvip.paper.grids import EXPERIMENTS
+from dvip.paper.methods import METHODS
+from dvip.paper.runner import parse_shard, shard
+from dvip.paper.runs import Run
 
 # The paper's columns that are not a depth of ours: the best of several.
 NOT_METHODS = {"DGP best"}
 
 
 def test_every_figure_of_the_paper_has_a_run():
-    text = files("dvip.experiments").joinpath("paper_results.csv").read_text("utf-8")
+    text = files("dvip.paper").joinpath("paper_results.csv").read_text("utf-8")
     for row in csv.DictReader(text.splitlines()):
         if row["method"] in NOT_METHODS:
             continue

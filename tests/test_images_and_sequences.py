@@ -21,9 +21,9 @@ from dvip import (
     Recurrent,
     load,
 )
-from dvip.estimators.scaling import Standardiser
-from dvip.precision import precision
+from dvip.estimators.scales import Standardiser
 from dvip.processes import PerUnit
+from dvip.runtime import precision
 
 # Values.
 

@@ -22,8 +22,8 @@ from examples import (
 from dvip import BayesianNeuralNetwork
 from dvip.layers import GaussianLayer, VIPLayer
 from dvip.parameters import split_trainable
-from dvip.precision import precision
 from dvip.processes import PerUnit
+from dvip.runtime import precision
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -13,7 +13,7 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
 from dvip.likelihoods import Gaussian, Likelihood, Probit, RobustMax
-from dvip.precision import precision
+from dvip.runtime import precision
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -16,8 +16,7 @@ from examples import (
 from sklearn.decomposition import PCA
 
 from dvip import BayesianNeuralNetwork
-from dvip.architecture import default_widths
-from dvip.network import DeepNetwork, SampleNoise, propagation_matrix
+from dvip.network import DeepNetwork, SampleNoise, default_widths, propagation_matrix
 from dvip.processes import PerUnit
 
 pytestmark = pytest.mark.usefixtures("double")

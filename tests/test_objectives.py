@@ -19,11 +19,12 @@ from scipy.special import log_ndtr, logsumexp
 from scipy.stats import multivariate_normal, norm
 
 from dvip import BayesianNeuralNetwork
+from dvip.batches import Batch
 from dvip.likelihoods import Gaussian, Probit
 from dvip.network import Block, DeepNetwork
-from dvip.objectives import Batch, DeepModel, bound
+from dvip.objectives import DeepModel, bound
 from dvip.parameters import split_trainable
-from dvip.precision import precision
+from dvip.runtime import precision
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-import dvip.predictive
+import dvip.distributions
 from dvip import GaussianMixture
 
 RANDOM = np.random.default_rng(1)
@@ -173,7 +173,7 @@ def test_parts_of_the_variance(mixture):
 def test_crps_in_blocks(monkeypatch):
     whole = SEVERAL.crps(5.0)
     for pairs in (1, 3 * COMPONENTS**2):
-        monkeypatch.setattr(dvip.predictive, "MAX_PAIRS", pairs)
+        monkeypatch.setattr(dvip.distributions, "MAX_PAIRS", pairs)
         np.testing.assert_allclose(SEVERAL.crps(5.0), whole, rtol=1e-13)
 
 

@@ -12,15 +12,12 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from dvip.cli import app
-from dvip.experiments.calibration import class_calibration
-from dvip.experiments.figures import figures, scores_figure
-from dvip.experiments.grids import EXPERIMENTS
-from dvip.experiments.paper import paper_estimate
-from dvip.experiments.report import html_report, write_experiment
-from dvip.experiments.results import Results
-from dvip.experiments.runs import Run
-from dvip.experiments.summaries import summarise, summarise_all
-from dvip.experiments.tables import agreement, markdown
+from dvip.paper.figures import figures, scores_figure
+from dvip.paper.grids import EXPERIMENTS
+from dvip.paper.page import html_report, write_experiment
+from dvip.paper.result_tables import agreement, markdown
+from dvip.paper.runs import Results, Run, class_calibration
+from dvip.paper.summaries import paper_estimate, summarise, summarise_all
 
 UCI = EXPERIMENTS["uci"]
 SCRIPT = "<script>alert(1)</script>"

@@ -13,9 +13,9 @@ import pytest
 from toy_experiment import STEPS, stored, toy_runs, wait_until
 from typer.testing import CliRunner
 
-from dvip.cli import app, reproducing
-from dvip.experiments import runner
-from dvip.experiments.grids import EXPERIMENTS
+from dvip.cli import app
+from dvip.paper import reproduction, runner
+from dvip.paper.grids import EXPERIMENTS
 
 
 def command(*arguments):
@@ -135,9 +135,9 @@ def test_killed_ten_times_and_finished(toy_results, tmp_path):
 def test_progress_estimates_the_time_left(capsys, monkeypatch):
     """A run of a minute in all, of which training took 5 s, and two are left."""
     clock = iter([0.0, 60.0])
-    monkeypatch.setattr(reproducing, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(reproduction, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     first, second, _ = toy_runs(0, 1, 2)
-    with reproducing.Display(total=4, jobs=1) as display:
+    with reproduction.Display(total=4, jobs=1) as display:
         display.end(runner.Outcome(second, "skipped"))
         display.start(first)
         assert "1 of 4 done, 1 running, 2 left" in str(display._text())

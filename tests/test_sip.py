@@ -9,13 +9,13 @@ import pytest
 from examples import SMALL_NETWORK, TINY_SIP, make_sip_layer, random_key, regression_data
 
 from dvip import SIPRegressor
-from dvip.layers.density_ratio import DensityRatio, whitened
-from dvip.layers.implicit_posterior import ImplicitPosterior
+from dvip.batches import Batch
+from dvip.layers.implicit_posterior import DensityRatio, ImplicitPosterior, whitened
 from dvip.layers.sip import SIPLayer
-from dvip.layers.whitening import FIRST_JITTER
-from dvip.objectives import Batch, training_loss
-from dvip.precision import precision
+from dvip.linear_algebra import FIRST_JITTER
+from dvip.objectives import training_loss
 from dvip.processes import PerUnit
+from dvip.runtime import precision
 
 NUM_INPUTS, NUM_ROWS = 3, 4
 INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))

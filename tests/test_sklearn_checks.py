@@ -3,13 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dvip import (
-    DeepGPClassifier,
-    DeepGPRegressor,
-    DVIPClassifier,
-    DVIPRegressor,
-    SIPRegressor,
-)
+from dvip import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegressor, SIPRegressor
 
 # One layer and large steps: the checks are about the interface, and want a fit that learns.
 # Small batches: what is compiled depends on the size of the batch, not on that of the table.

@@ -28,18 +28,12 @@ from dvip import (
     load,
     open_source,
 )
-from dvip.estimators.scaling import Standardiser
+from dvip.batches import ALL, Share
+from dvip.estimators.scales import Standardiser
 from dvip.network import propagation_matrix
-from dvip.sources import (
-    ColumnStatistics,
-    LabelTargets,
-    NumberTargets,
-    StreamedRows,
-    cached_rows,
-)
-from dvip.sources.order import Paging, ShuffledPages
+from dvip.sources import ColumnStatistics, LabelTargets, NumberTargets, StreamedRows, cached_rows
+from dvip.sources.streamed_rows import Paging, ShuffledPages
 from dvip.training import ArrayData, read_ahead
-from dvip.training.batches import ALL, Share
 
 # One layer, and pieces of 200 steps: all trainings on tables share their compilation.
 SETTINGS = {**TINY, "n_layers": 1, "max_iter": 200}
@@ -97,14 +91,14 @@ def sources(files):
 
 
 def small_blocks(monkeypatch, rows=64):
-    monkeypatch.setattr("dvip.sources.table.TableSource.frames.__defaults__", (rows,))
-    monkeypatch.setattr("dvip.sources.arrays.NUMBERS_AT_ONCE", rows * INPUTS)
+    monkeypatch.setattr("dvip.sources.table_source.TableSource.frames.__defaults__", (rows,))
+    monkeypatch.setattr("dvip.sources.source.NUMBERS_AT_ONCE", rows * INPUTS)
 
 
 def small_pages(monkeypatch, page_bytes=64, buffer_pages=4):
-    monkeypatch.setattr("dvip.sources.order.PAGE_BYTES", page_bytes)
-    monkeypatch.setattr("dvip.sources.order.BUFFER_PAGES", buffer_pages)
-    monkeypatch.setattr("dvip.sources.order.MIN_BUFFER_PAGES", buffer_pages)
+    monkeypatch.setattr("dvip.sources.streamed_rows.PAGE_BYTES", page_bytes)
+    monkeypatch.setattr("dvip.sources.streamed_rows.BUFFER_PAGES", buffer_pages)
+    monkeypatch.setattr("dvip.sources.streamed_rows.MIN_BUFFER_PAGES", buffer_pages)
 
 
 def opened(path, content, classes=None):
@@ -589,7 +583,7 @@ def test_a_cache_folder_that_cannot_be_made(files, tmp_path, monkeypatch):
 def test_a_cache_folder_that_can_only_be_read(files, monkeypatch):
     source = sources(files)["t.parquet"]
     built(source)
-    monkeypatch.setattr("dvip.sources.cache.why_not_writable", lambda folder: "Read-only.")
+    monkeypatch.setattr("dvip.sources.record_cache.why_not_writable", lambda folder: "Read-only.")
     assert built(source)[0] == 0
 
 
@@ -696,7 +690,7 @@ def test_a_model_starts_from_a_sample_of_the_rows(monkeypatch):
     X = random.normal(size=(20_000, 6)) @ random.normal(size=(6, 6))
     X = X[X[:, 0].argsort()]
     samples = []
-    monkeypatch.setattr("dvip.estimators.streaming.MAX_SAMPLED_ROWS", 5_000)
+    monkeypatch.setattr("dvip.estimators.preparation.MAX_SAMPLED_ROWS", 5_000)
     monkeypatch.setattr(
         DVIPRegressor, "_train_on", lambda self, data, inputs, _: samples.append(inputs)
     )

@@ -20,18 +20,18 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
 from dvip import BayesianNeuralNetwork
-from dvip.kernels import RBF
-from dvip.kernels.rbf import squared_distances
+from dvip.batches import Batch
+from dvip.kernels import RBF, squared_distances
 from dvip.layers import SparseGPLayer
-from dvip.layers.inducing_points import MAX_ROWS, initial_inducing_points
-from dvip.layers.posterior import WhitenedGaussian
-from dvip.layers.whitening import inverse_factor
+from dvip.layers.layer import WhitenedGaussian
+from dvip.layers.sparse_gp import MAX_ROWS, initial_inducing_points
 from dvip.likelihoods import Gaussian
+from dvip.linear_algebra import inverse_factor
 from dvip.network import Block, DeepNetwork
-from dvip.objectives import Batch, DeepModel, bound
+from dvip.objectives import DeepModel, bound
 from dvip.parameters import split_trainable
-from dvip.precision import precision
 from dvip.processes import PerUnit
+from dvip.runtime import precision
 
 pytestmark = pytest.mark.usefixtures("double")
 

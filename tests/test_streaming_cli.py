@@ -8,7 +8,7 @@ from test_cli import patients, refuse, succeed
 from dvip import load
 from dvip.estimators.loading import load_with_table
 from dvip.tables import RowSplit, TableEncoder, num_numbers, read_table, survey_table
-from dvip.tables.splitting import row_ranks
+from dvip.tables.survey import row_ranks
 
 QUICK = ("--layers", "1", "--max-iter", "200", "--prior-samples", "5", "--learning-rate", "0.05")
 
@@ -16,8 +16,8 @@ QUICK = ("--layers", "1", "--max-iter", "200", "--prior-samples", "5", "--learni
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch, tmp_path):
     """Several blocks in a small table, and a cache of each test's own."""
-    monkeypatch.setattr("dvip.tables.reading.read_blocks.__defaults__", ((), 50))
-    monkeypatch.setattr("dvip.sources.table.TableSource.frames.__defaults__", (60,))
+    monkeypatch.setattr("dvip.tables.readers.read_blocks.__defaults__", ((), 50))
+    monkeypatch.setattr("dvip.sources.table_source.TableSource.frames.__defaults__", (60,))
     monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path / "cache"))
 
 
@@ -44,7 +44,7 @@ def test_a_stream_is_encoded_as_the_table_in_memory(tmp_path):
 
 
 def test_medians_of_a_long_table_are_those_of_a_sample(tmp_path, monkeypatch):
-    monkeypatch.setattr("dvip.tables.surveying.MAX_SAMPLED_ROWS", 200)
+    monkeypatch.setattr("dvip.tables.survey.MAX_SAMPLED_ROWS", 200)
     values = np.random.default_rng(0).permutation(5000)
     pd.DataFrame({"x": values, "y": values}).to_parquet(tmp_path / "t.parquet")
     survey = survey_table(tmp_path / "t.parquet", ["y"], [], RowSplit(None, 0))
@@ -172,7 +172,7 @@ def test_large_tables_stream_by_themselves(tmp_path, monkeypatch):
     frame.to_parquet(tmp_path / "t.parquet")
     assert num_numbers(tmp_path / "t.parquet") == 3 * len(frame)
     assert 800 < num_numbers(tmp_path / "t.csv") < 2500
-    monkeypatch.setattr("dvip.cli.streaming.MAX_NUMBERS_IN_MEMORY", 800)
+    monkeypatch.setattr("dvip.cli.fit.MAX_NUMBERS_IN_MEMORY", 800)
     out = ("--target", "target", "--out", tmp_path / "model", *QUICK)
     for name in ("t.csv", "t.parquet"):
         assert "Streaming" in succeed("fit", tmp_path / name, *out).stdout

@@ -30,7 +30,7 @@ from dvip.tables import (
     target_numbers,
     with_targets,
 )
-from dvip.tables.choosing import MAX_CATEGORIES, choose_column
+from dvip.tables.columns import MAX_CATEGORIES, choose_column
 
 # One temporary folder serves all examples of a property: each writes its file anew.
 SHARED_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

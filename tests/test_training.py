@@ -11,12 +11,12 @@ import pytest
 from examples import TINY, RandomWaves, make_network, random_key, regression_data
 
 from dvip import DVIPRegressor, ImplicitProcess, TrainingDiverged
+from dvip.batches import ALL
 from dvip.likelihoods import Gaussian
 from dvip.objectives import DeepModel, bound
 from dvip.parameters import combine, split_trainable
-from dvip.precision import precision
+from dvip.runtime import precision
 from dvip.training import ArrayData, TrainingSettings, progress, train
-from dvip.training.batches import ALL
 from dvip.training.placement import PARTS
 from dvip.training.step import MAX_GRADIENT, _noise, _shrunk
 

@@ -3,7 +3,7 @@
 import json
 import time
 
-from dvip.experiments.grids import EXPERIMENTS
+from dvip.paper.grids import EXPERIMENTS
 
 STEPS = 20
 

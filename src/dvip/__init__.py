@@ -19,7 +19,7 @@ _HOMES = {
     "DVIPRegressor": "dvip.estimators",
     "DeepGPClassifier": "dvip.estimators",
     "DeepGPRegressor": "dvip.estimators",
-    "GaussianMixture": "dvip.predictive",
+    "GaussianMixture": "dvip.distributions",
     "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
@@ -38,6 +38,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    from dvip.distributions import GaussianMixture
     from dvip.estimators import (
         DeepGPClassifier,
         DeepGPRegressor,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import CheckpointError, ModelFileError
-    from dvip.predictive import GaussianMixture
     from dvip.processes import (
         BayesianNeuralNetwork,
         Convolutional,

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from sklearn.metrics import roc_auc_score
 
-from dvip.predictive import GaussianMixture
+from dvip.distributions import GaussianMixture
 
 __all__ = [
     "add_totals",

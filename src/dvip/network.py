@@ -1,5 +1,6 @@
 """The deep network: layers in a stack, what is added around them, and samples sent through."""
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,8 +11,18 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.layers import Layer
 from dvip.parameters import Fixed
+from dvip.runtime import random_key
 
-__all__ = ["Block", "DeepNetwork", "SampleNoise", "propagation_matrix"]
+__all__ = [
+    "MAX_INNER_WIDTH",
+    "Block",
+    "DeepNetwork",
+    "MakeLayer",
+    "SampleNoise",
+    "build_network",
+    "default_widths",
+    "propagation_matrix",
+]
 
 
 class SampleNoise(NamedTuple):
@@ -191,3 +202,45 @@ def propagation_matrix(
     # An eigenvector's sign is arbitrary: make its largest entry positive, the same everywhere.
     largest = np.take_along_axis(leading, np.abs(leading).argmax(axis=1)[:, None], axis=1)
     return leading * np.sign(largest)
+
+
+# Inner layers are as wide as the inputs, up to this.
+MAX_INNER_WIDTH = 30
+INITIAL_LOG_INNER_NOISE = -5.0
+
+
+# Makes the layer of a given place in the network, from its index, what input propagation alone
+# would bring to it as inputs, its number of units, and a random key.
+MakeLayer = Callable[[int, np.ndarray, int, PRNGKeyArray], Layer]
+
+
+def default_widths(num_inputs: int, num_layers: int, num_outputs: int) -> tuple[int, ...]:
+    """min(inputs, 30) units in every inner layer, then one unit for each output."""
+    return (min(num_inputs, MAX_INNER_WIDTH),) * (num_layers - 1) + (num_outputs,)
+
+
+def build_network(
+    inputs: Float[np.ndarray, "rows inputs"],
+    widths: Sequence[int],
+    make_layer: MakeLayer,
+    propagate_inputs: Sequence[bool],
+    seed: int,
+) -> DeepNetwork:
+    """A network at its starting point. The last layer has no propagation and no inner noise."""
+    blocks = []
+    for index, num_units in enumerate(widths):
+        layer = make_layer(index, inputs, num_units, random_key(seed, index, impl="rbg"))
+        if index == len(widths) - 1:
+            blocks.append(Block(layer, num_units))
+            break
+        matrix = propagation_matrix(inputs, num_units).astype(inputs.dtype)
+        blocks.append(
+            Block(
+                layer,
+                num_units,
+                Fixed(jax.device_put(matrix)) if propagate_inputs[index] else None,
+                jax.device_put(np.full(num_units, INITIAL_LOG_INNER_NOISE, inputs.dtype)),
+            )
+        )
+        inputs = inputs @ matrix.T
+    return DeepNetwork(tuple(blocks))

@@ -1,6 +1,6 @@
 """What training maximises: the ELBO (Equation 7 of the paper) and the α-energy (Equation 5)."""
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -8,19 +8,12 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from dvip.batches import Batch
 from dvip.likelihoods import Likelihood
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.parameters import constant_auxiliary, constant_but_auxiliary
 
-__all__ = ["Batch", "DeepModel", "bound", "training_loss"]
-
-
-class Batch(NamedTuple):
-    """Rows of the data, with the weight of each."""
-
-    inputs: Float[Array, "batch inputs"]
-    targets: Float[Array, "batch outputs"]
-    weights: Float[Array, " batch"]
+__all__ = ["DeepModel", "bound", "training_loss"]
 
 
 LikelihoodType = TypeVar("LikelihoodType", bound=Likelihood, covariant=True)

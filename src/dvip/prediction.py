@@ -13,10 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from dvip.keys import random_key
 from dvip.likelihoods import Classification
 from dvip.network import DeepNetwork, SampleNoise
-from dvip.precision import precision
+from dvip.runtime import precision, random_key
 
 __all__ = ["FunctionDraws", "class_probabilities", "draw_functions", "moments", "sample_noise"]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dvip.cli.errors import reports_errors
+from dvip.cli.console import reports_errors
 
 __all__ = ["app", "main"]
 
@@ -195,9 +195,8 @@ def fit(
       srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
       dvip fit folder_of_parquet --target yield --out model --max-iter 20000
     """
-    from dvip.cli.checkpointing import Checkpointing
-    from dvip.cli.distributing import Distributing
-    from dvip.cli.fitting import fit_table
+    from dvip.cli.fit import fit_table
+    from dvip.cli.long_runs import Checkpointing, Distributing
 
     parameters = {
         "n_layers": layers,
@@ -265,8 +264,8 @@ def predict(
       dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
       dvip predict model folder_of_parquet --out predictions.parquet --samples 10
     """
-    from dvip.cli.distributing import Distributing
-    from dvip.cli.predicting import parse_quantiles, predict_table
+    from dvip.cli.long_runs import Distributing
+    from dvip.cli.predict import parse_quantiles, predict_table
 
     distributing = Distributing(distributed, coordinator, num_processes, process_id)
     predict_table(model, table, out, parse_quantiles(quantiles), samples, distributing.part())
@@ -293,7 +292,7 @@ def evaluate(
       dvip evaluate model other.csv
       dvip evaluate model other.csv --json > scores.json
     """
-    from dvip.cli.evaluating import evaluate_table
+    from dvip.cli.predict import evaluate_table
 
     evaluate_table(model, table, target or [], as_json=as_json)
 
@@ -345,7 +344,7 @@ def reproduce(
       dvip reproduce gp-prior --dataset kin8nm --shard 3/20
       dvip report results --out report.html
     """
-    from dvip.cli.reproducing import list_experiments, reproduce_experiment
+    from dvip.paper.reproduction import list_experiments, reproduce_experiment
 
     if experiment is None:
         list_experiments()
@@ -386,7 +385,7 @@ def report(
       dvip report results --out report.html --tables
       dvip report results --max-iter 2000
     """
-    from dvip.cli.reproducing import write_report
+    from dvip.paper.reproduction import write_report
 
     write_report(results, out, tables_too=tables, max_iter=max_iter)
 
@@ -405,7 +404,7 @@ def demo(
       dvip demo
       dvip demo --out pictures
     """
-    from dvip.cli.demonstrating import demonstrate
+    from dvip.cli.demo import demonstrate
 
     demonstrate(out)
 
@@ -427,7 +426,7 @@ def datasets(
       dvip datasets --data ~/data
       dvip datasets --json
     """
-    from dvip.cli.listing import list_datasets
+    from dvip.paper.listing import list_datasets
 
     list_datasets(data, as_json=as_json)
 

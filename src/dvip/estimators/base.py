@@ -12,20 +12,16 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dvip.architecture import MakeLayer, build_network, default_widths
-from dvip.compilation import use_compilation_cache
-from dvip.estimators.checkpointing import training_identity, training_seed
-from dvip.estimators.saving import save_estimator
-from dvip.estimators.scaling import Standardiser
-from dvip.estimators.shapes import as_rows
-from dvip.estimators.streaming import fit_source
+from dvip.estimators.preparation import fit_source
+from dvip.estimators.scales import Standardiser, as_rows
+from dvip.estimators.serialisation import save_estimator, training_identity, training_seed
 from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import Likelihood
-from dvip.network import SampleNoise
+from dvip.network import MakeLayer, SampleNoise, build_network, default_widths
 from dvip.objectives import DeepModel
-from dvip.precision import PRECISIONS, precision
 from dvip.prediction import draw_functions, sample_noise
 from dvip.processes import ImplicitProcess
+from dvip.runtime import PRECISIONS, precision, use_compilation_cache
 from dvip.sources import Source
 from dvip.training import (
     ArrayData,

@@ -10,16 +10,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d
 
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.checkpointing import checkpoint_folder
-from dvip.estimators.online import fit_rows_once
-from dvip.estimators.scaling import merge_duplicates
+from dvip.estimators.preparation import fit_rows_once
+from dvip.estimators.scales import merge_duplicates
+from dvip.estimators.serialisation import checkpoint_folder
 from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS, Classification, Likelihood
 from dvip.objectives import DeepModel
-from dvip.precision import precision
 from dvip.prediction import class_probabilities
+from dvip.runtime import precision
 from dvip.sources import LabelTargets
-from dvip.sources.writing import RowsContent
+from dvip.sources.records import RowsContent
 from dvip.training import CheckpointFolder
 
 __all__ = ["DeepClassifier"]

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from dvip.architecture import MakeLayer
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.documenting import documented
@@ -15,6 +14,7 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.kernels import RBF
 from dvip.layers import SparseGPLayer
 from dvip.likelihoods import Classification
+from dvip.network import MakeLayer
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor"]
 

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
-from dvip.estimators.dvip import DVIPClassifier, DVIPRegressor
-from dvip.estimators.saving import restore_estimator
-from dvip.estimators.sip import SIPRegressor
+from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor, SIPRegressor
+from dvip.estimators.serialisation import restore_estimator
 
 __all__ = ["ESTIMATORS", "load", "load_with_table"]
 

@@ -8,18 +8,18 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, assert_all_finite
 
+from dvip.distributions import GaussianMixture
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.checkpointing import checkpoint_folder
-from dvip.estimators.online import fit_rows_once
-from dvip.estimators.scaling import Standardiser, merge_duplicates
+from dvip.estimators.preparation import fit_rows_once
+from dvip.estimators.scales import Standardiser, merge_duplicates
+from dvip.estimators.serialisation import checkpoint_folder
 from dvip.estimators.undoing import undone_on_failure
 from dvip.likelihoods import Gaussian, Likelihood
 from dvip.objectives import DeepModel
-from dvip.precision import precision
 from dvip.prediction import moments
-from dvip.predictive import GaussianMixture
+from dvip.runtime import precision
 from dvip.sources import NumberTargets
-from dvip.sources.writing import RowsContent
+from dvip.sources.records import RowsContent
 from dvip.training import CheckpointFolder
 
 __all__ = ["DeepRegressor"]

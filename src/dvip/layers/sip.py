@@ -20,13 +20,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.layers.density_ratio import DensityRatio
-from dvip.layers.implicit_posterior import ImplicitPosterior
+from dvip.layers.implicit_posterior import DensityRatio, ImplicitPosterior
 from dvip.layers.layer import Layer
-from dvip.layers.whitening import inverse_factors
+from dvip.linear_algebra import inverse_factors, product
 from dvip.parameters import Auxiliary, Fixed
 from dvip.processes import ImplicitProcess
-from dvip.products import product
 
 __all__ = ["SIPLayer"]
 

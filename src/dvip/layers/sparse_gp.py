@@ -13,19 +13,20 @@ u the values f(Z) plus noise of variance ε k̄, which is a choice of inducing v
 any: the bound stays a bound, and k - φᵀφ is not negative but for roundings, which are cut off.
 """
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from dvip.kernels import Kernel
-from dvip.layers.inducing_points import initial_inducing_points
-from dvip.layers.layer import GaussianLayer
-from dvip.layers.posterior import WhitenedGaussian
-from dvip.layers.whitening import inverse_factors
-from dvip.products import product
+from dvip.layers.layer import GaussianLayer, WhitenedGaussian
+from dvip.linear_algebra import inverse_factors, product
 
-__all__ = ["SparseGPLayer"]
+__all__ = ["SparseGPLayer", "initial_inducing_points"]
 
 
 class SparseGPLayer(GaussianLayer):
@@ -108,3 +109,30 @@ class SparseGPLayer(GaussianLayer):
     def redraw_noise(self, key: PRNGKeyArray) -> "SparseGPLayer":
         """The layer with the kernel of the next training step."""
         return SparseGPLayer(self.kernel.redraw_noise(key), self.inducing, self.posterior)
+
+
+# More rows than these move the centres little and cost time.
+MAX_ROWS = 5_000
+
+
+def initial_inducing_points(
+    inputs: Float[np.ndarray, "rows inputs"], number: int
+) -> Float[np.ndarray, "inputs inducing"]:
+    """Centres of k-means, a function of the inputs alone; exactly `number` of them.
+
+    Where there are fewer distinct rows, each is a point, and standard normal points, which are what
+    scaled data look like, make up the number: the shapes of a model do not depend on its data.
+    """
+    random = np.random.default_rng(0)
+    if len(inputs) > MAX_ROWS:
+        inputs = inputs[random.choice(len(inputs), MAX_ROWS, replace=False)]
+    distinct = np.unique(inputs, axis=0)
+    if len(distinct) <= number:
+        others = random.standard_normal((number - len(distinct), inputs.shape[1]))
+        centres = np.concatenate([distinct, others])
+    else:
+        with warnings.catch_warnings():
+            # Rows that differ by roundings alone: centres that coincide do no harm.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            centres = KMeans(number, n_init=1, random_state=0).fit(inputs).cluster_centers_
+    return np.ascontiguousarray(centres.T.astype(inputs.dtype))

@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.layers.layer import GaussianLayer
-from dvip.layers.posterior import WhitenedGaussian
+from dvip.layers.layer import GaussianLayer, WhitenedGaussian
+from dvip.linear_algebra import product
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess, mean_and_features
-from dvip.products import product
 
 __all__ = ["VIPLayer"]
 

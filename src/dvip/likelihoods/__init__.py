@@ -1,7 +1,12 @@
 """Likelihoods p(y | f). One file each."""
 
 from dvip.likelihoods.gaussian import Gaussian
-from dvip.likelihoods.likelihood import Classification, Likelihood
+from dvip.likelihoods.likelihood import (
+    Classification,
+    Likelihood,
+    gaussian_expectation,
+    log_gaussian_expectation,
+)
 from dvip.likelihoods.probit import Probit
 from dvip.likelihoods.robustmax import RobustMax
 
@@ -12,6 +17,8 @@ __all__ = [
     "Likelihood",
     "Probit",
     "RobustMax",
+    "gaussian_expectation",
+    "log_gaussian_expectation",
 ]
 
 # The names that `likelihood=` of a classifier understands.

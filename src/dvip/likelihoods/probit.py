@@ -4,8 +4,12 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
 
-from dvip.likelihoods.likelihood import Classification, Moments
-from dvip.quadrature import gaussian_expectation, log_gaussian_expectation
+from dvip.likelihoods.likelihood import (
+    Classification,
+    Moments,
+    gaussian_expectation,
+    log_gaussian_expectation,
+)
 
 __all__ = ["Probit"]
 

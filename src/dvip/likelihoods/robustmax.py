@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax.scipy.special import erf
 from jaxtyping import Array, Float
 
-from dvip.likelihoods.likelihood import Classification, Moments
-from dvip.quadrature import gaussian_expectation
+from dvip.likelihoods.likelihood import Classification, Moments, gaussian_expectation
 
 __all__ = ["RobustMax"]
 

@@ -2,11 +2,9 @@
 
 from dvip.processes.bnn import BayesianNeuralNetwork
 from dvip.processes.convolutional import Convolutional
-from dvip.processes.features import mean_and_features
 from dvip.processes.gp import GaussianProcess
 from dvip.processes.neural_sampler import NeuralSampler
-from dvip.processes.per_unit import PerUnit
-from dvip.processes.process import ImplicitProcess
+from dvip.processes.process import ImplicitProcess, PerUnit, mean_and_features
 from dvip.processes.recurrent import Recurrent
 from dvip.processes.warped_gp import WarpedGaussianProcess
 

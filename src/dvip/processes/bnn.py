@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from dvip.linear_algebra import product
 from dvip.processes.process import ImplicitProcess
-from dvip.products import product
 
 __all__ = ["ACTIVATIONS", "BayesianNeuralNetwork", "check_activation"]
 

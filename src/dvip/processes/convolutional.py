@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from dvip.linear_algebra import product
 from dvip.processes.bnn import ACTIVATIONS, check_activation
 from dvip.processes.gaussian_weights import Dense, DenseNoise, draw_dense_noise
 from dvip.processes.process import ImplicitProcess
-from dvip.products import product
 
 __all__ = ["Convolutional"]
 

@@ -5,9 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from dvip.linear_algebra import product
 from dvip.processes.bnn import ACTIVATIONS
 from dvip.processes.process import ImplicitProcess
-from dvip.products import product
 
 __all__ = ["NeuralSampler"]
 

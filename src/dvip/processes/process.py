@@ -4,10 +4,11 @@ import abc
 from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-__all__ = ["ImplicitProcess"]
+__all__ = ["ImplicitProcess", "PerUnit", "mean_and_features"]
 
 
 class ImplicitProcess(eqx.Module):
@@ -36,7 +37,6 @@ class ImplicitProcess(eqx.Module):
 
     def one_for_each_unit(self, num_units: int) -> "ImplicitProcess":
         """This process with functions of its own for each unit of a layer."""
-        from dvip.processes.per_unit import PerUnit  # which is an implicit process itself
 
         return PerUnit(self, num_units)
 
@@ -61,3 +61,43 @@ class ImplicitProcess(eqx.Module):
         """What the objective loses for the parameters θ that it has; nothing, unless a process
         says otherwise."""
         return jnp.zeros(())
+
+
+class PerUnit(ImplicitProcess):
+    """Independent copies of a process, stacked: g_θ^l_h of the paper with θ not shared over h."""
+
+    process: ImplicitProcess
+    num_units: int = eqx.field(static=True)
+
+    def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "PerUnit":
+        """Copies with parameters of their own."""
+        keys = jax.random.split(key, self.num_units)
+        stacked = eqx.filter_vmap(lambda key: self.process.initialise(num_inputs, key))(keys)
+        return PerUnit(stacked, self.num_units)
+
+    def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
+        """Noise of its own for each unit."""
+        keys = jax.random.split(key, self.num_units)
+        draw = eqx.filter_vmap(lambda process, key: process.draw_noise(key, num_samples))
+        return draw(self.process, keys)
+
+    def __call__(
+        self, noise: PyTree[Array], inputs: Float[Array, "inputs batch"]
+    ) -> Float[Array, "units samples batch"]:
+        """The functions of every unit."""
+        evaluate = eqx.filter_vmap(lambda process, noise: process(noise, inputs))
+        return evaluate(self.process, noise)
+
+    def regularisation(self) -> Float[Array, ""]:
+        """The sum over the units."""
+        return jnp.sum(eqx.filter_vmap(lambda process: process.regularisation())(self.process))
+
+
+def mean_and_features(
+    prior_samples: Float[Array, "*outputs samples batch"],
+) -> tuple[Float[Array, "outputs batch"], Float[Array, "outputs samples batch"]]:
+    """m*(x) and φ(x), with φ(x)ᵀφ(x') the covariance of the samples; `outputs` is at least 1."""
+    num_samples, batch = prior_samples.shape[-2:]
+    prior_samples = prior_samples.reshape(-1, num_samples, batch)
+    prior_mean = jnp.mean(prior_samples, axis=1)
+    return prior_mean, (prior_samples - prior_mean[:, None]) / jnp.sqrt(num_samples)

@@ -1,13 +1,10 @@
 """Data that need not fit in memory: sources of rows, and batches of them for training."""
 
-from dvip.sources.arrays import ArraySource
-from dvip.sources.cache import cached_rows
-from dvip.sources.opening import open_source
-from dvip.sources.rows import StreamedRows
-from dvip.sources.source import Block, Source
-from dvip.sources.statistics import ColumnStatistics
-from dvip.sources.table import TableSource
-from dvip.sources.targets import LabelTargets, NumberTargets
+from dvip.sources.record_cache import cached_rows
+from dvip.sources.records import ColumnStatistics, LabelTargets, NumberTargets
+from dvip.sources.source import ArraySource, Block, Source
+from dvip.sources.streamed_rows import StreamedRows
+from dvip.sources.table_source import TableSource, open_source
 
 __all__ = [
     "ArraySource",

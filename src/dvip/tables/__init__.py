@@ -1,9 +1,9 @@
 """Tables in files: reading, encoding for a model, writing. Knows nothing of models."""
 
+from dvip.tables.cells import TableError
 from dvip.tables.columns import LeftOut, NumberColumn, Surprises, TextColumn
-from dvip.tables.encoding import TableEncoder
-from dvip.tables.errors import TableError
-from dvip.tables.reading import (
+from dvip.tables.encoder import TableEncoder
+from dvip.tables.readers import (
     ROWS_AT_ONCE,
     gap_texts,
     num_numbers,
@@ -12,8 +12,7 @@ from dvip.tables.reading import (
     read_table,
     table_files,
 )
-from dvip.tables.splitting import RowSplit
-from dvip.tables.surveying import TableSurvey, survey_table
+from dvip.tables.survey import RowSplit, TableSurvey, survey_table
 from dvip.tables.targets import (
     choose_task,
     class_labels,
@@ -21,7 +20,7 @@ from dvip.tables.targets import (
     target_numbers,
     with_targets,
 )
-from dvip.tables.writing import check_folder, check_table_output, table_writer
+from dvip.tables.writers import check_folder, check_table_output, table_writer
 
 __all__ = [
     "ROWS_AT_ONCE",

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dvip.tables.choosing import MAX_CATEGORIES, MOSTLY
-from dvip.tables.errors import TableError, check_present, row_name
-from dvip.tables.parsing import (
+from dvip.tables.cells import (
+    TableError,
+    check_present,
     holds_dates,
     is_number_type,
     label_of,
     missing_cells,
     parse_numbers,
     parse_texts,
+    row_name,
 )
+from dvip.tables.columns import MAX_CATEGORIES, MOSTLY
 
 __all__ = [
     "TASKS",

@@ -6,26 +6,31 @@ state and the bounds so far are enough for a continuation that is equal bit for 
 """
 
 import shutil
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from dvip import __version__
 from dvip.files import why_not_writable
-from dvip.persistence import (
-    CHECKPOINT,
-    CheckpointError,
-    read_folder,
-    write_folder,
-)
+from dvip.persistence import CHECKPOINT, CheckpointError, read_folder, write_folder
 
-__all__ = ["Checkpoint", "CheckpointFolder", "CheckpointWarning", "check_usable", "steps_of"]
+__all__ = [
+    "Checkpoint",
+    "CheckpointFolder",
+    "CheckpointWarning",
+    "HeldBackSignals",
+    "check_usable",
+    "steps_of",
+]
 
 # How many are kept: more than one, as the newest may turn out to be damaged.
 NUM_KEPT = 3
@@ -196,3 +201,50 @@ def _differences(before: Any, now: Any, name: str = "") -> list[str]:
     if before == now:
         return []
     return [WITHOUT_VALUES.get(name, f"{name} was {before!r} and is {now!r}")]
+
+
+class HeldBackSignals:
+    """Within it, a signal is only noted; `deliver` lets it do what it would have done at once.
+
+    A second signal is not held back. Only the main thread has signals; elsewhere this does nothing.
+    """
+
+    def __init__(self, *numbers: signal.Signals):
+        self.numbers = numbers
+        self.noted: int | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> "HeldBackSignals":
+        if threading.current_thread() is threading.main_thread():
+            for number in self.numbers:
+                previous = signal.getsignal(number)
+                # What is ignored stays ignored; what is not Python's could not be put back.
+                if previous not in (signal.SIG_IGN, None):
+                    self._previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._put_back()
+        self._previous = {}
+        self.deliver()
+
+    def _put_back(self) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        second = self.noted is not None
+        self.noted = number
+        if second:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Lets a signal that was noted take effect: an exception, or the end of the process."""
+        if self.noted is None:
+            return
+        number, self.noted = self.noted, None
+        self._put_back()
+        signal.raise_signal(number)
+        # Whoever handled it wants to go on.
+        for other in self._previous:
+            signal.signal(other, self._note)

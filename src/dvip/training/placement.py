@@ -15,8 +15,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
-from dvip.objectives import Batch
-from dvip.training.batches import ALL, Share
+from dvip.batches import ALL, Batch, Share
 
 __all__ = [
     "ALONE",

@@ -17,10 +17,11 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
-from dvip.compilation import small_program_options
+from dvip.batches import Batch
 from dvip.network import SampleNoise
-from dvip.objectives import Batch, DeepModel, training_loss
+from dvip.objectives import DeepModel, training_loss
 from dvip.parameters import combine
+from dvip.runtime import small_program_options
 from dvip.training.placement import PARTS, Placement, Together
 
 __all__ = ["Piece", "Progress", "State", "compiled_advance", "compiled_noise", "start"]

@@ -1,0 +1,129 @@
+"""Batches of rows, and the order in which rows come: endless epochs, each a new permutation.
+
+The order is a function of the seed and the position alone, so that a run can continue anywhere.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+__all__ = ["ALL", "ArrayData", "Batch", "Share", "read_ahead", "shuffled_rows"]
+
+# The order of the rows: endless epochs, each a new permutation, read in batches.
+#
+# The order is a function of the seed and the position alone, so that a run can continue anywhere.
+
+
+class Batch(NamedTuple):
+    """Rows of the data, with the weight of each."""
+
+    inputs: Float[Array, "batch inputs"]
+    targets: Float[Array, "batch outputs"]
+    weights: Float[Array, " batch"]
+
+
+class Share(NamedTuple):
+    """One of several equal parts of every batch: that of one of several processes."""
+
+    part: int
+    parts: int
+
+
+ALL = Share(0, 1)
+
+
+def epoch_order(num_rows: int, seed: int, epoch: int) -> Int[np.ndarray, " rows"]:
+    """All rows in the order of an epoch."""
+    return np.random.default_rng((seed, epoch)).permutation(num_rows)
+
+
+def shuffled_rows(
+    num_rows: int,
+    seed: int,
+    start: int,
+    count: int,
+    order: Callable[[int, int, int], np.ndarray] = epoch_order,
+) -> Int[np.ndarray, " count"]:
+    """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
+    first, last = start // num_rows, (start + count - 1) // num_rows
+    epochs = [order(num_rows, seed, epoch) for epoch in range(first, last + 1)]
+    offset = start - first * num_rows
+    if len(epochs) == 1:
+        return epochs[0][offset : offset + count]
+    return np.concatenate(epochs)[offset : offset + count]
+
+
+@dataclass(frozen=True)
+class ArrayData:
+    """Rows that are in memory, scaled and in the precision of the model."""
+
+    inputs: Float[np.ndarray, "rows inputs"]
+    targets: Float[np.ndarray, "rows outputs"]
+    weights: Float[np.ndarray, " rows"]
+    # Remembers the current epoch: the order of many rows takes longer than their steps.
+    order: Callable[[int, int, int], np.ndarray] = field(
+        default_factory=lambda: lru_cache(2)(epoch_order), repr=False, compare=False
+    )
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.inputs)
+
+    @property
+    def num_columns(self) -> int:
+        """How many numbers a row has, inputs, targets and weight together."""
+        return self.inputs.shape[1] + self.targets.shape[1] + 1
+
+    def fingerprint(self) -> str:
+        """Other rows have another one, also in another order."""
+        digest = hashlib.sha256()
+        for array in (self.inputs, self.targets, self.weights):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def batches(
+        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+    ) -> Batch:
+        """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
+        start, count = step * batch_size, num_steps * batch_size
+        rows = shuffled_rows(self.num_rows, seed, start, count, self.order)
+        rows = rows.reshape(num_steps, share.parts, -1)[:, share.part]
+        return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])
+
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+# Pieces that wait, besides the one that is used.
+PIECES_AHEAD = 2
+
+
+def read_ahead(
+    read: Callable[[Piece], Result], pieces: Iterable[Piece]
+) -> Generator[Result, None, None]:
+    """`read` of each piece, in order, up to `PIECES_AHEAD` before they are asked for.
+
+    What `read` raises is raised here, when its piece is asked for. The thread ends when the
+    generator does: close it (`contextlib.closing`) if not all of it is used.
+    """
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(1, thread_name_prefix="dvip-read-ahead") as thread:
+        try:
+            for piece in pieces:
+                waiting.append(thread.submit(read, piece))
+                if len(waiting) > PIECES_AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

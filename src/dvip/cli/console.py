@@ -1,0 +1,82 @@
+"""What the commands tell: lines, metrics, errors without a traceback."""
+
+import functools
+import traceback
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+__all__ = ["INTERRUPTED", "METRIC_MEANINGS", "print_metrics", "report", "reports_errors", "warn"]
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+# Errors that are the user's or the system's to mend.
+EXPECTED = (ValueError, OSError)
+# What a shell reports for a program that Ctrl-C stopped.
+INTERRUPTED = 130
+MAX_LINES = 2
+
+
+def warn(line: str) -> None:
+    """A line for the user that is not part of the result."""
+    typer.echo(f"Warning: {line}", err=True)
+
+
+def report(error: BaseException) -> int:
+    """Tells the user of an error and gives the exit code; what is not expected is a bug."""
+    if isinstance(error, typer.Exit):
+        return error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        typer.echo(f"Stopped. {error}" if str(error) else "Stopped. Nothing was written.", err=True)
+        return INTERRUPTED
+    if not isinstance(error, EXPECTED):
+        traceback.print_exception(error)
+        return 1
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    typer.echo(f"Error: {' '.join(lines[:MAX_LINES])}", err=True)
+    return 1
+
+
+def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Bad files and bad values end a command with a message; other errors are bugs and stay."""
+
+    @functools.wraps(command)
+    def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return command(*args, **kwargs)
+        except (*EXPECTED, KeyboardInterrupt) as error:
+            raise typer.Exit(report(error)) from error
+
+    return reporting
+
+
+# Short enough that the table fits 80 columns.
+METRIC_MEANINGS = {
+    "nll": "negative log-density, lower is better",
+    "rmse": "error of the mean, lower is better",
+    "crps": "distribution's error, lower is better",
+    "coverage_50": "rows in 50 % intervals, ideally 0.50",
+    "coverage_90": "rows in 90 % intervals, ideally 0.90",
+    "coverage_95": "rows in 95 % intervals, ideally 0.95",
+    "accuracy": "right predictions, higher is better",
+    "log_likelihood": "log p of the label, higher is better",
+    "ece": "calibration error, lower is better",
+    "auc": "ranking of the classes, higher is better",
+}
+
+
+def print_metrics(title: str, columns: Mapping[str, Mapping[str, float]]) -> None:
+    """A table with a row for each metric and a column for each model."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("metric")
+    for name in columns:
+        table.add_column(name, justify="right")
+    table.add_column("meaning", style="dim")
+    for metric in next(iter(columns.values())):
+        values = [f"{metrics[metric]:.4g}" for metrics in columns.values()]
+        table.add_row(metric, *values, METRIC_MEANINGS[metric])
+    Console().print(table)

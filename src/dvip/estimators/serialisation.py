@@ -1,0 +1,318 @@
+"""An estimator as JSON content and arrays, and back.
+
+Parameters and fitted attributes are written by their type, so a new estimator needs no code here.
+The network is rebuilt from the parameters and its arrays are filled in.
+"""
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from sklearn.utils import check_random_state
+
+from dvip import __version__
+from dvip.estimators.scales import Standardiser
+from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS
+from dvip.objectives import DeepModel
+from dvip.persistence import (
+    MODEL,
+    ModelFileError,
+    arrays_of_tree,
+    read_folder,
+    tree_from_arrays,
+    write_model,
+)
+from dvip.processes import PROCESSES
+from dvip.runtime import precision
+from dvip.training import CheckpointFolder, is_first_process, placement
+
+__all__ = [
+    "checkpoint_folder",
+    "encode_attributes",
+    "encode_parameters",
+    "restore_estimator",
+    "save_estimator",
+    "training_identity",
+    "training_seed",
+]
+
+# Objects that may be parameters, by name; others are the user's own.
+_KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
+KNOWN_OBJECTS = {cls.__name__: cls for cls in _KNOWN}
+
+CHANGED = (
+    "Parameters were changed after the model was trained and do not describe it any more: set them "
+    "back, or fit again, and then save."
+)
+
+
+def save_estimator(
+    estimator: Any, path: str | Path, table: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a fitted estimator; `table` is how the command line encodes tables for it.
+
+    ValueError, before anything is written, if its parameters are not those of its model any more.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
+    content = {
+        "dvip": __version__,
+        "estimator": type(estimator).__name__,
+        "parameters": encode_parameters(estimator),
+        "attributes": encode_attributes(estimator, fitted, arrays),
+        "table": table,
+    }
+    _check_parameters_of_the_model(estimator, arrays)
+    write_model(path, content, arrays)
+
+
+def restore_estimator(
+    path: str | Path, estimators: Mapping[str, type], own_objects: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """The estimator that was saved at `path`, and its table encoding.
+
+    `own_objects` gives the parameters that are of the user's own classes, which no file can hold.
+    """
+    content, arrays = read_folder(Path(path), MODEL)
+    try:
+        cls = estimators[content["estimator"]]
+        _check_needed(own_objects, content["parameters"])
+        parameters = {
+            name: _decode_parameter(name, value, own_objects)
+            for name, value in content["parameters"].items()
+        }
+        estimator = cls(**parameters)
+        for name, value in content["attributes"].items():
+            if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
+                setattr(estimator, name, _decode_attribute(name, value, arrays))
+        with precision(estimator.precision):
+            estimator.model_ = _fill_model(estimator, arrays)
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
+        raise ModelFileError(f"The model at {path} cannot be restored: {error}") from error
+    return estimator, content.get("table")
+
+
+def encode_parameters(estimator: Any) -> dict[str, Any]:
+    """The parameters of an estimator as JSON can hold them."""
+    return {
+        name: _encode_parameter(value) for name, value in estimator.get_params(deep=False).items()
+    }
+
+
+def _encode_parameter(value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_encode_parameter(entry) for entry in value]
+    if isinstance(value, eqx.Module):
+        name = type(value).__name__
+        if KNOWN_OBJECTS.get(name) is not type(value):
+            # How it looks tells it from another of its class.
+            return {"own_object": name, "looks": _looks(value)}
+        options = {
+            field.name: _encode_parameter(getattr(value, field.name))
+            for field in dataclasses.fields(value)
+            if field.metadata.get("static", False)
+        }
+        return {"object": name, "options": options}
+    if isinstance(value, np.random.RandomState | np.random.Generator):
+        return None  # the seed that was drawn from it is among the fitted attributes
+    return value
+
+
+def _looks(tree: Any) -> str:
+    """A module as text, without places in memory."""
+    return re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(tree))
+
+
+def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        own = own_objects.get(name)
+        if isinstance(own, list | tuple):
+            _check_same(name, value, own)
+        own_each = own if isinstance(own, list | tuple) else [own] * len(value)
+        return tuple(
+            _decode_parameter(name, entry, {name: own})
+            for entry, own in zip(value, own_each, strict=True)
+        )
+    if not isinstance(value, dict):
+        return value
+    if "own_object" in value:
+        if own_objects.get(name) is None:
+            raise ModelFileError(
+                f"The model's {name} is an object of your class {value['own_object']}, which a "
+                f"file cannot hold: pass it as load(path, {name}={value['own_object']}(...))."
+            )
+        _check_same(name, value, own_objects[name])
+        return own_objects[name]
+    options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
+    return KNOWN_OBJECTS[value["object"]](**options)
+
+
+def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+    """Raises an error if an object was given for a parameter that the file holds itself."""
+    for name, given in own_objects.items():
+        stored = parameters.get(name)
+        entries = stored if isinstance(stored, list) else [stored]
+        needed = any(isinstance(entry, dict) and "own_object" in entry for entry in entries)
+        if given is not None and not needed:
+            raise ModelFileError(f"The model needs no {name} of your own: leave out {name}=.")
+
+
+def _check_same(name: str, stored: Any, given: Any) -> None:
+    """Raises an error unless what was given is described as what the model was trained with."""
+    described = _encode_parameter(given)
+    if described != stored:
+        raise ModelFileError(
+            f"The model was trained with {name}={_shown(stored)}, but {_shown(described)} was "
+            "given: pass an object of the same class with the same options."
+        )
+
+
+def _shown(described: Any) -> str:
+    """The description of a parameter for a message, in a line."""
+    if isinstance(described, list):
+        return f"[{', '.join(map(_shown, described))}]"
+    if isinstance(described, dict) and "looks" in described:
+        return " ".join(described["looks"].split())
+    if isinstance(described, dict) and "object" in described:
+        return f"{described['object']} with {described['options']}"
+    return repr(described)
+
+
+def encode_attributes(
+    estimator: Any, names: Iterable[str], arrays: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """Those of the attributes that the estimator has; their arrays are added to `arrays`."""
+    return {
+        name: _encode_attribute(name, getattr(estimator, name), arrays)
+        for name in names
+        if hasattr(estimator, name)
+    }
+
+
+def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    if isinstance(value, DeepModel):
+        arrays.update(arrays_of_tree(name, value))
+        return {"kind": "model"}
+    if isinstance(value, Standardiser):
+        arrays[f"{name}.mean"], arrays[f"{name}.scale"] = value.mean, value.scale
+        return {"kind": "standardiser"}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        arrays[name] = value
+        return {"kind": "array"}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "mM":
+        return {"kind": "times", "values": value.view(np.int64).tolist(), "dtype": value.dtype.str}
+    if isinstance(value, np.ndarray) and all(isinstance(entry, str) for entry in value):
+        dtype = "object" if value.dtype == object else value.dtype.str
+        return {"kind": "texts", "values": value.tolist(), "dtype": dtype}
+    if isinstance(value, tuple):
+        return {"kind": "tuple", "values": [_encode_parameter(entry) for entry in value]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return {"kind": "value", "value": value}
+    raise TypeError(f"{name} of type {type(value).__name__} cannot be saved.")
+
+
+def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    match value["kind"]:
+        case "standardiser":
+            return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
+        case "array":
+            return arrays[name]
+        case "texts":
+            return np.array(value["values"], dtype=value["dtype"])
+        case "times":
+            return np.array(value["values"], dtype=np.int64).view(value["dtype"])
+        case "tuple":
+            return tuple(value["values"])
+        case "value":
+            return value["value"]
+        case kind:
+            raise ModelFileError(f"{name} is of the unknown kind {kind!r}.")
+
+
+def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
+    """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
+    inputs = np.zeros((1, estimator.n_features_in_), estimator.precision)
+    # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
+    skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
+    return tree_from_arrays("model_", skeleton, arrays)
+
+
+def _check_parameters_of_the_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raises an error unless the estimator's parameters make a model such as it has."""
+    try:
+        with precision(estimator.precision):
+            made = _fill_model(estimator, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{CHANGED} ({error})") from error
+    # Arrays have the right shapes then; what else a model consists of must agree, too.
+    ours, theirs = (_looks(jax.tree.map(lambda _: 0, tree)) for tree in (estimator.model_, made))
+    if ours != theirs:
+        raise ValueError(CHANGED)
+
+
+# Parameters that a training does not depend on, and those that its settings and seed stand for.
+NOT_OF_THE_IDENTITY = (
+    "verbose",
+    "n_predictive_samples",
+    "random_state",
+    "max_iter",
+    "batch_size",
+    "learning_rate",
+    "alpha",
+    "n_training_samples",
+)
+# Attributes that say how the data were made numbers of the model's scale.
+PREPARATION = ("input_scaler_", "target_scaler_", "target_shape_", "input_shape_", "classes_")
+
+
+def checkpoint_folder(
+    checkpoint_dir: str | Path | None, checkpoint_every: int | None, resume: bool
+) -> CheckpointFolder | None:
+    """Where the checkpoints of a `fit` go, if it has any; the first process writes them."""
+    if checkpoint_dir is not None and not is_first_process():
+        return None
+    if checkpoint_dir is not None:
+        return CheckpointFolder(checkpoint_dir, checkpoint_every, resume=resume)
+    if checkpoint_every is not None or resume:
+        raise ValueError("checkpoint_every and resume need the folder, checkpoint_dir.")
+    return None
+
+
+def training_seed(random_state: Any, checkpoints: CheckpointFolder | None) -> int:
+    """The seed of a training; that of the one to go on with, where any will do."""
+    seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
+    if random_state is None and checkpoints is not None and checkpoints.resumed is not None:
+        seed = checkpoints.resumed.training["seed"]
+    return int(placement().of_first_process(np.int32(seed)))
+
+
+def training_identity(estimator: Any, fingerprint: str) -> dict[str, Any]:
+    """What is trained on which data, as its checkpoints state it.
+
+    The data are those of the fingerprint, and how they were scaled or encoded before.
+    """
+    parameters = encode_parameters(estimator)
+    of_the_model = {
+        name: value for name, value in parameters.items() if name not in NOT_OF_THE_IDENTITY
+    }
+    arrays: dict[str, np.ndarray] = {}
+    preparation = encode_attributes(estimator, PREPARATION, arrays)
+    digest = hashlib.sha256(f"{fingerprint}{json.dumps(preparation)}".encode())
+    for array in arrays.values():
+        digest.update(array.tobytes())
+    return {
+        "estimator": type(estimator).__name__,
+        **of_the_model,
+        "data": digest.hexdigest(),
+    }

@@ -1,0 +1,241 @@
+"""The experiments of the paper, each as a grid of datasets and methods.
+
+The order of a grid's runs is by split and seed first, so that an unfinished grid has something of
+everything.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+
+from dvip.paper.datasets import DATASETS
+from dvip.paper.methods import METHODS
+from dvip.paper.runs import Run
+
+__all__ = ["EXPERIMENTS", "Experiment"]
+
+# Where a set has one published test part, its runs differ by the seed; where its splits are random,
+# the paper has so many of them.
+NUM_SEEDS = 10
+NUM_RANDOM_SPLITS = 20
+
+REGRESSION = ("nll", "rmse", "crps")
+CLASSIFICATION = ("accuracy", "log_likelihood", "auc")
+
+UCI = ("boston", "energy", "concrete", "wine-red", "power", "kin8nm", "naval", "protein")
+
+# Our names of methods, and the name and variant that the paper has for each.
+PaperNames = Mapping[str, tuple[str, str]]
+
+
+def _named(names: str, variant: str = "") -> dict[str, tuple[str, str]]:
+    """Methods that the paper calls what we call them."""
+    return {name: (METHODS[name].label, variant) for name in names.split()}
+
+
+DVIPS = "dvip-2 dvip-3 dvip-4 dvip-5"
+DGPS = "dgp-2 dgp-3 dgp-4 dgp-5"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A grid of datasets and methods, and what is reported of it."""
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    methods: PaperNames
+    metrics: tuple[str, ...]
+    # Training steps, where they are not the estimator's default.
+    max_iter: int | None = None
+    # At most so many splits or seeds of a dataset, unless others are asked for.
+    num_repeats: int | None = None
+    # Times are the result: one run at a time, whatever the number of cores.
+    timed: bool = False
+
+    def runs(
+        self,
+        datasets: Sequence[str] = (),
+        methods: Sequence[str] = (),
+        splits: Sequence[int] = (),
+        seeds: Sequence[int] = (),
+        max_iter: int | None = None,
+    ) -> list[Run]:
+        """The runs of the grid, or those of given datasets, methods, splits and seeds.
+
+        Datasets that do not have a split are left out, unless they are asked for by name.
+        """
+        _check_among("dataset", datasets, self.datasets, self.name)
+        _check_among("method", methods, tuple(self.methods), self.name)
+        for dataset, split in product(datasets, splits):
+            if split not in _splits(dataset):
+                last = _splits(dataset)[-1]
+                raise ValueError(f"{dataset} has no split {split}: its last is {last}.")
+        chosen = [
+            Run(dataset, method, split, seed, max_iter or self.max_iter, self.timed)
+            for dataset in datasets or self.datasets
+            for split, seed in self._repeats(dataset, splits, seeds)
+            for method in methods or self.methods
+        ]
+        if not chosen:
+            raise ValueError(f"No dataset of {self.name} has a split {splits[0]}.")
+        return sorted(chosen, key=lambda run: (run.seed, run.split))
+
+    def _repeats(
+        self, dataset: str, splits: Sequence[int], seeds: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        default_splits = _splits(dataset)
+        default_seeds = range(NUM_SEEDS if len(default_splits) == 1 else 1)
+        chosen = [split for split in splits if split in default_splits]
+        repeats = list(product(chosen if splits else default_splits, seeds or default_seeds))
+        return repeats if splits or seeds else repeats[: self.num_repeats]
+
+
+def _splits(dataset: str) -> range:
+    return range(DATASETS[dataset].num_splits or NUM_RANDOM_SPLITS)
+
+
+def _check_among(what: str, given: Sequence[str], known: Sequence[str], experiment: str) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise ValueError(
+            f"{experiment} has no {what} {unknown[0]!r}; choose from {', '.join(known)}."
+        )
+
+
+_ALL = (
+    Experiment(
+        "uci",
+        "Regression on eight UCI datasets",
+        UCI,
+        _named(f"sgp vip vip-200 sip {DVIPS} {DGPS}"),
+        REGRESSION,
+    ),
+    Experiment(
+        "co2",
+        "Gaps in the CO2 record of Mauna Loa",
+        ("co2",),
+        _named("dvip-2 dgp-2 sgp"),
+        (*REGRESSION, "coverage_95"),
+        num_repeats=1,
+    ),
+    Experiment(
+        "large-regression",
+        "Regression on large datasets",
+        ("year", "airline", "taxi", "flights", "taxi-sample"),
+        _named(f"sgp vip {DVIPS} dgp-3"),
+        REGRESSION,
+    ),
+    Experiment(
+        "images",
+        "Images, with a convolutional first layer",
+        ("mnist", "rectangles", "rectangles-generated"),
+        {
+            **_named("sgp dgp-2 dgp-3"),
+            "vip-conv": ("VIP", "conv first layer"),
+            **{
+                f"dvip-{depth}-conv": (f"DVIP {depth}", "conv first layer") for depth in range(2, 6)
+            },
+        },
+        CLASSIFICATION,
+        max_iter=20_000,
+    ),
+    Experiment(
+        "large-classification",
+        "Classification of large datasets",
+        ("susy", "higgs", "higgs-subset"),
+        _named(f"sgp vip {DVIPS} dgp-4 dgp-5"),
+        CLASSIFICATION,
+    ),
+    Experiment(
+        "prior-constraint",
+        "The constrained against the unconstrained prior",
+        ("boston", "energy", "toy"),
+        {
+            "vip-elbo": ("VIP", "constrained BNN, alpha=0"),
+            "vip-unconstrained": ("VIP", "unconstrained BNN, alpha=0"),
+        },
+        (*REGRESSION, *(f"{metric}_train" for metric in REGRESSION)),
+    ),
+    Experiment(
+        "prior-samples",
+        "The number S of prior samples",
+        ("power", "protein"),
+        {
+            "dvip-3-s10": ("DVIP 3", "S=10"),
+            "dvip-3": ("DVIP 3", "S=20"),
+            **{f"dvip-3-s{number}": ("DVIP 3", f"S={number}") for number in (30, 40, 50)},
+        },
+        (*REGRESSION, "cpu_seconds"),
+    ),
+    Experiment(
+        "prior-architecture",
+        "The architecture of the prior BNN",
+        ("power", "protein"),
+        {
+            f"dvip-{depth}-bnn-{widths}": (f"DVIP {depth}", f"BNN {widths}")
+            for widths in ("10-10-10", "20-20")
+            for depth in (2, 3, 4)
+        },
+        REGRESSION,
+    ),
+    Experiment(
+        "gp-prior-year",
+        "A GP prior on Year",
+        ("year",),
+        {
+            "vip-elbo": ("VIP", "BNN"),
+            "vip-gp": ("VIP", "GP prior, linear regression"),
+            "vip-gp-inducing": ("VIP", "GP prior, inducing points"),
+            "sgp": ("SGP", ""),
+        },
+        (*REGRESSION, "cpu_seconds"),
+    ),
+    Experiment(
+        "gp-prior",
+        "A GP prior against the BNN prior and deep GPs",
+        ("kin8nm", "protein"),
+        {
+            "vip-elbo": ("VIP", "BNN prior"),
+            **_named(DVIPS, "BNN prior"),
+            "vip-gp": ("VIP", "GP prior"),
+            **{f"dvip-{depth}-gp": (f"DVIP {depth}", "GP prior") for depth in range(2, 6)},
+            "dvip-3-gp-s40": ("DVIP 3", "GP prior, S=40"),
+            **_named(f"sgp {DGPS}"),
+        },
+        (*REGRESSION, "cpu_seconds"),
+    ),
+    Experiment(
+        "alpha",
+        "The α-energy against the ELBO in deep models (not in the paper)",
+        ("boston", "energy"),
+        _named("dvip-2 dvip-2-alpha dvip-3 dvip-3-alpha"),
+        REGRESSION,
+        max_iter=20_000,
+        num_repeats=5,
+    ),
+    Experiment(
+        "inducing-points",
+        "Implicit processes with inducing points beside sparse GPs (not in the paper)",
+        ("energy", "kin8nm"),
+        _named("vip-gp vip-gp-inducing sgp"),
+        (*REGRESSION, "cpu_seconds"),
+        max_iter=5_000,
+        num_repeats=3,
+    ),
+    Experiment(
+        "timing",
+        "Time of 2,000 training steps, without compilation",
+        UCI,
+        _named(f"sgp vip vip-200 sip {DVIPS} {DGPS}"),
+        ("seconds", "cpu_seconds"),
+        max_iter=2_000,
+        num_repeats=1,
+        timed=True,
+    ),
+)
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType(
+    {experiment.name: experiment for experiment in _ALL}
+)

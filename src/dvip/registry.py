@@ -1,0 +1,85 @@
+"""What goes by a name: estimators, priors, likelihoods. A new one is a file of its own and a line here.
+
+Classes are imported when they are asked for. This module imports nothing of `dvip`, so that help
+texts and error messages can list what there is at no cost.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping
+
+__all__ = ["ESTIMATORS", "LIKELIHOODS", "MODELS", "PRIORS", "Registry"]
+
+
+class Registry(Mapping[str, type]):
+    """Classes by name; each is given as "module:Class"."""
+
+    def __init__(self, noun: str, homes: Mapping[str, str]):
+        self.noun = noun
+        self._homes = dict(homes)
+
+    def __getitem__(self, name: str) -> type:
+        module, _, cls = self._homes[name].partition(":")
+        return getattr(importlib.import_module(module), cls)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
+
+    @property
+    def classes(self) -> dict[str, str]:
+        """The module of each class, by the name of the class; nothing is imported."""
+        pairs = (home.split(":") for home in self._homes.values())
+        return {cls: module for module, cls in pairs}
+
+    def listed(self) -> str:
+        """All names, for a text."""
+        return ", ".join(self)
+
+    def unknown(self, name: object) -> str:
+        """What to tell somebody who asked for a name that is not there."""
+        return f"{self.noun}={name!r} is not known: use one of {self.listed()}"
+
+
+# What `prior=` and `--prior` understand.
+PRIORS = Registry(
+    "prior",
+    {
+        "bnn": "dvip.processes.bnn:BayesianNeuralNetwork",
+        "conv": "dvip.processes.convolutional:Convolutional",
+        "gp": "dvip.processes.gp:GaussianProcess",
+        "neural-sampler": "dvip.processes.neural_sampler:NeuralSampler",
+        "recurrent": "dvip.processes.recurrent:Recurrent",
+        "warped-gp": "dvip.processes.warped_gp:WarpedGaussianProcess",
+    },
+)
+
+# What `likelihood=` and `--likelihood` understand, besides "auto".
+LIKELIHOODS = Registry(
+    "likelihood",
+    {
+        "gaussian": "dvip.likelihoods.gaussian:Gaussian",
+        "probit": "dvip.likelihoods.probit:Probit",
+        "robustmax": "dvip.likelihoods.robustmax:RobustMax",
+    },
+)
+
+# The names of a saved model's class.
+ESTIMATORS = Registry(
+    "estimator",
+    {
+        "DVIPRegressor": "dvip.estimators.implicit_processes:DVIPRegressor",
+        "DVIPClassifier": "dvip.estimators.implicit_processes:DVIPClassifier",
+        "DeepGPRegressor": "dvip.estimators.deep_gp:DeepGPRegressor",
+        "DeepGPClassifier": "dvip.estimators.deep_gp:DeepGPClassifier",
+        "SIPRegressor": "dvip.estimators.implicit_processes:SIPRegressor",
+    },
+)
+
+# What `--model` understands: the estimator of each task.
+MODELS: dict[str, dict[str, str]] = {
+    "dvip": {"regression": "DVIPRegressor", "classification": "DVIPClassifier"},
+    "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
+    "sip": {"regression": "SIPRegressor"},
+}
