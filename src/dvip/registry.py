@@ -1,4 +1,4 @@
-"""What goes by a name: estimators, priors, likelihoods. A new one is a file of its own and a line here.
+"""What goes by a name: estimators, priors, likelihoods. A new one is its own file and a line here.
 
 Classes are imported when they are asked for. This module imports nothing of `dvip`, so that help
 texts and error messages can list what there is at no cost.
