@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from dvip.estimators.loading import load_with_table
 from sklearn.datasets import load_diabetes, load_iris
 from typer.testing import CliRunner
 
@@ -27,7 +28,6 @@ from dvip import (
 )
 from dvip.cli import app
 from dvip.cli.app import fit as fit_command
-from dvip.estimators.loading import load_with_table
 from dvip.processes import PROCESSES
 from dvip.tables import TableEncoder
 

@@ -7,6 +7,7 @@ The network is rebuilt from the parameters and its arrays are filled in.
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,7 +20,6 @@ from sklearn.utils import check_random_state
 
 from dvip import __version__
 from dvip.estimators.scales import Standardiser
-from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS
 from dvip.objectives import DeepModel
 from dvip.persistence import (
     MODEL,
@@ -29,7 +29,7 @@ from dvip.persistence import (
     tree_from_arrays,
     write_model,
 )
-from dvip.processes import PROCESSES
+from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 from dvip.runtime import precision
 from dvip.training import CheckpointFolder, is_first_process, placement
 
@@ -37,15 +37,13 @@ __all__ = [
     "checkpoint_folder",
     "encode_attributes",
     "encode_parameters",
+    "load",
+    "load_with_table",
     "restore_estimator",
     "save_estimator",
     "training_identity",
     "training_seed",
 ]
-
-# Objects that may be parameters, by name; others are the user's own.
-_KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
-KNOWN_OBJECTS = {cls.__name__: cls for cls in _KNOWN}
 
 CHANGED = (
     "Parameters were changed after the model was trained and do not describe it any more: set them "
@@ -101,6 +99,25 @@ def restore_estimator(
     return estimator, content.get("table")
 
 
+def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
+    """The model that was saved at `path`. Nothing is executed.
+
+    `prior` and `likelihood` are needed only where the model has one of your own class: a file
+    cannot hold your code. They must be as those that the model was trained with.
+    """
+    return load_with_table(path, prior=prior, likelihood=likelihood)[0]
+
+
+def load_with_table(path: str | Path, **own_objects: Any) -> tuple[Any, Any]:
+    """The model at `path`, and how it encodes tables if the command line fitted it."""
+    return restore_estimator(path, ESTIMATORS, own_objects)
+
+
+def _known_objects() -> dict[str, type]:
+    """Objects that may be parameters, by the name of their class; others are the user's own."""
+    return {cls.__name__: cls for registry in (PRIORS, LIKELIHOODS) for cls in registry.values()}
+
+
 def encode_parameters(estimator: Any) -> dict[str, Any]:
     """The parameters of an estimator as JSON can hold them."""
     return {
@@ -115,7 +132,7 @@ def _encode_parameter(value: Any) -> Any:
         return [_encode_parameter(entry) for entry in value]
     if isinstance(value, eqx.Module):
         name = type(value).__name__
-        if KNOWN_OBJECTS.get(name) is not type(value):
+        if _known_objects().get(name) is not type(value):
             # How it looks tells it from another of its class.
             return {"own_object": name, "looks": _looks(value)}
         options = {
@@ -155,7 +172,7 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
         _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
-    return KNOWN_OBJECTS[value["object"]](**options)
+    return _known_objects()[value["object"]](**options)
 
 
 def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -242,9 +259,9 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
 
 def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
-    inputs = np.zeros((1, estimator.n_features_in_), estimator.precision)
+    inputs = np.zeros((1, math.prod(estimator.input_shape_)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
-    skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
+    skeleton = eqx.filter_eval_shape(lambda: estimator.build_model(inputs))
     return tree_from_arrays("model_", skeleton, arrays)
 
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from dvip.estimators import (
+from dvip import (
     DeepGPClassifier,
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
     SIPRegressor,
 )
-from dvip.processes import BayesianNeuralNetwork
+from dvip.processes.bnn import BayesianNeuralNetwork
 
 __all__ = ["METHODS", "Method"]
 

@@ -20,12 +20,7 @@ from jaxtyping import Bool, Float
 
 from dvip.files import lock, replace_file
 from dvip.layers.layer import WhitenedGaussian
-from dvip.metrics import (
-    add_totals,
-    classification_metrics,
-    regression_from_totals,
-    regression_totals,
-)
+from dvip.metrics import RegressionScores, classification_metrics
 from dvip.paper.datasets import DATASETS, Split, load_split
 from dvip.paper.methods import METHODS
 from dvip.training import TrainingDiverged
@@ -252,13 +247,13 @@ def scores(
         )
         correct = estimator.classes_[probabilities.argmax(axis=1)] == targets
         return metrics, class_calibration(probabilities.max(axis=1), correct)
-    totals: dict[str, float] = {}
+    judged = RegressionScores()
     cdf = []
     for block, y in _blocks(inputs, targets):
         distribution = estimator.predict_dist(block)
-        totals = add_totals(totals, regression_totals(distribution, y))
+        judged.add(distribution, y)
         cdf.append(distribution.cdf(y))
-    return regression_from_totals(totals), interval_calibration(np.concatenate(cdf))
+    return judged.metrics(), interval_calibration(np.concatenate(cdf))
 
 
 def _blocks(inputs: np.ndarray, targets: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
