@@ -13,7 +13,7 @@ import pytest
 from toy_experiment import STEPS, stored, toy_runs, wait_until
 from typer.testing import CliRunner
 
-from dvip.cli import app
+from dvip.__main__ import app
 from dvip.paper import reproduction, runner
 from dvip.paper.grids import EXPERIMENTS
 
@@ -91,7 +91,7 @@ def _no_network(*_):
 
 def reproduce_process(out, stderr=subprocess.DEVNULL):
     splits = [word for split in range(3) for word in ("--split", str(split))]
-    program = "from dvip.cli import main; main()"
+    program = "from dvip.__main__ import main; main()"
     arguments = ["reproduce", *toy_command(out, *splits)]
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments],

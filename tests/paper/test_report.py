@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from dvip.cli import app
+from dvip.__main__ import app
 from dvip.paper.figures import figures, scores_figure
 from dvip.paper.grids import EXPERIMENTS
 from dvip.paper.page import html_report, write_experiment
