@@ -174,9 +174,9 @@ def make_network(
         propagate_inputs = (propagate_inputs,) * len(widths)
     network = build_network(inputs, widths, layer, propagate_inputs, seed)
     network = eqx.tree_at(
-        lambda net: [block.log_inner_noise for block in net.blocks[:-1]],
+        lambda net: [stage.log_inner_noise for stage in net.stages[:-1]],
         network,
-        [jnp.full_like(block.log_inner_noise, -1.0) for block in network.blocks[:-1]],
+        [jnp.full_like(stage.log_inner_noise, -1.0) for stage in network.stages[:-1]],
     )
     return perturbed(network, seed + 1, 0.3)
 
@@ -187,17 +187,17 @@ def brute_force_samples(
     """f^L, units x samples, at one input: coefficients and inner noise drawn for each sample."""
     random = np.random.default_rng(seed)
     values = np.repeat(inputs, num_samples, axis=1)
-    for block in network.blocks:
-        layer = block.layer
+    for stage in network.stages:
+        layer = stage.layer
         prior_mean, features = numpy_features(layer, values)
         white = random.normal(size=(num_samples, *layer.q_mean.shape, 1))
         coefficients = np.asarray(layer.q_mean) + (np.asarray(layer.q_factor) @ white)[..., 0]
         function = np.einsum("nhs,hsn->hn", coefficients, features) + prior_mean
-        if block.log_inner_noise is not None:
-            std = np.exp(0.5 * np.asarray(block.log_inner_noise))[:, None]
+        if stage.log_inner_noise is not None:
+            std = np.exp(0.5 * np.asarray(stage.log_inner_noise))[:, None]
             function = function + std * random.normal(size=function.shape)
-        if block.propagation is not None:
-            function = function + np.asarray(block.propagation.value) @ values
+        if stage.propagation is not None:
+            function = function + np.asarray(stage.propagation.value) @ values
         values = function
     return values
 

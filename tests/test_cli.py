@@ -457,7 +457,7 @@ def test_priors_by_name(tmp_path):
     fit = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
     succeed(*fit, "--prior", "gp")
     model, _ = load_with_table(tmp_path / "m")
-    assert isinstance(model.model_.network.blocks[0].layer.process, GaussianProcess)
+    assert isinstance(model.model_.network.stages[0].layer.process, GaussianProcess)
 
 
 @pytest.mark.slow

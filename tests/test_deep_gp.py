@@ -48,9 +48,9 @@ def test_function_draws_have_the_predictions_moments(model):
 def test_layers_are_sparse_gps():
     for make, kernel in ((MODELS["deep gp"], RBF), (MODELS["inducing points"], EmpiricalKernel)):
         network = make().fit(X, Y).model_.network
-        assert [type(block.layer) for block in network.blocks] == [SparseGPLayer] * 2
-        assert all(isinstance(block.layer.kernel, kernel) for block in network.blocks)
-        assert all(block.layer.inducing.shape == (3, 10) for block in network.blocks)
+        assert [type(stage.layer) for stage in network.stages] == [SparseGPLayer] * 2
+        assert all(isinstance(stage.layer.kernel, kernel) for stage in network.stages)
+        assert all(stage.layer.inducing.shape == (3, 10) for stage in network.stages)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from examples import regression_data
 from typer.testing import CliRunner
 
 from dvip import load
-from dvip.batches import Share
+from dvip.batches import Part
 from dvip.cli import app
-from dvip.cli.long_runs import Part
+from dvip.cli.long_runs import rows_of_part
 from dvip.tables import TableError
 from dvip.training import ArrayData
 from dvip.training.checkpoints import steps_of
@@ -153,7 +153,7 @@ def test_each_process_reads_its_part_of_every_batch():
     rows = np.arange(50.0)
     data = ArrayData(rows[:, None], 10 * rows[:, None], 100 * rows)
     whole = data.batches(3, 7, 5, 12)
-    parts = [data.batches(3, 7, 5, 12, Share(part, 3)) for part in range(3)]
+    parts = [data.batches(3, 7, 5, 12, Part(index, 3)) for index in range(3)]
     for array, *of_parts in zip(whole, *parts, strict=True):
         assert all(part.shape[:2] == (5, 4) for part in of_parts)
         assert np.array_equal(np.concatenate(of_parts, axis=1), array)
@@ -161,11 +161,11 @@ def test_each_process_reads_its_part_of_every_batch():
 
 def test_parts_of_a_table():
     for total, number in ((10, 3), (7, 7), (100, 1)):
-        rows = [Part(index, number).rows(total) for index in range(number)]
+        rows = [rows_of_part(Part(index, number), total) for index in range(number)]
         assert [row for part in rows for row in part] == list(range(total))
         assert max(map(len, rows)) - min(map(len, rows)) <= 1
     with pytest.raises(TableError, match="too few"):
-        Part(0, 3).rows(2)
+        rows_of_part(Part(0, 3), 2)
 
 
 def test_predictions_in_parts(table, tmp_path, alone):

@@ -241,7 +241,7 @@ OPTIONS = {
         dict(n_layers=3, n_units=(4, 2), input_propagation=(False, True)),
         lambda net: (
             net.inner_widths == (4, 2)
-            and [block.propagation is None for block in net.blocks] == [True, False, True]
+            and [stage.propagation is None for stage in net.stages] == [True, False, True]
         ),
     ),
     "one number of units": (
@@ -251,14 +251,14 @@ OPTIONS = {
     "a prior for each unit, no propagation": (
         dict(n_layers=2, shared_prior=False, input_propagation=False),
         lambda net: all(
-            isinstance(block.layer.process, PerUnit) and block.propagation is None
-            for block in net.blocks
+            isinstance(stage.layer.process, PerUnit) and stage.propagation is None
+            for stage in net.stages
         ),
     ),
     "alpha": (dict(n_layers=1, alpha=0.5), lambda net: True),
     "alpha of a deep model, fresh noise": (
         dict(n_layers=2, alpha=1, fresh_noise=True),
-        lambda net: all(block.layer.fresh_noise for block in net.blocks),
+        lambda net: all(stage.layer.fresh_noise for stage in net.stages),
     ),
     "double precision": (
         dict(n_layers=1, precision="float64"),
@@ -266,12 +266,12 @@ OPTIONS = {
     ),
     "own prior": (
         dict(n_layers=1, prior=RandomWaves()),
-        lambda net: isinstance(net.blocks[0].layer.process, RandomWaves),
+        lambda net: isinstance(net.stages[0].layer.process, RandomWaves),
     ),
     **{
         f"prior {name}": (
             dict(n_layers=1, prior=name),
-            lambda net, process=process: type(net.blocks[0].layer.process) is process,
+            lambda net, process=process: type(net.stages[0].layer.process) is process,
         )
         for name, process in PROCESSES.items()
         if name != "conv"  # which reads images: test_images_and_sequences.py
@@ -283,7 +283,7 @@ OPTIONS = {
     "a prior for each layer": (
         dict(n_layers=2, prior=(RandomWaves(), "bnn")),
         lambda net: (
-            [type(block.layer.process) for block in net.blocks]
+            [type(stage.layer.process) for stage in net.stages]
             == [RandomWaves, BayesianNeuralNetwork]
         ),
     ),

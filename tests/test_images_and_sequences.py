@@ -169,10 +169,10 @@ def of_sequences():
     return DVIPRegressor(**SETTINGS, prior="recurrent", learning_rate=0.05).fit(SEQUENCES, NEXT)
 
 
-def blocks(fitted, **options):
-    """The blocks of the same estimator with other options, at their starting point."""
+def stages(fitted, **options):
+    """The stages of the same estimator with other options, at their starting point."""
     model = copy.copy(fitted).set_params(**options)
-    return model._build(np.zeros((5, 64), np.float32)).network.blocks
+    return model._build(np.zeros((5, 64), np.float32)).network.stages
 
 
 def test_they_learn(of_images, of_sequences):
@@ -185,12 +185,12 @@ def test_they_learn(of_images, of_sequences):
 
 def test_only_the_first_layer_reads_them(of_images, of_sequences):
     for model, process in ((of_images, Convolutional), (of_sequences, Recurrent)):
-        first, second = model.model_.network.blocks
+        first, second = model.model_.network.stages
         assert type(first.layer.process) is process
         assert type(second.layer.process) is BayesianNeuralNetwork
         assert first.propagation is None
-    deeper = blocks(of_images, n_layers=3)
-    assert [block.propagation is None for block in deeper] == [True, False, True]
+    deeper = stages(of_images, n_layers=3)
+    assert [stage.propagation is None for stage in deeper] == [True, False, True]
 
 
 def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
@@ -229,7 +229,7 @@ def test_loaded_models_predict_bit_equally(of_images, of_sequences, tmp_path):
 
 def test_who_shares_prior_functions(of_images):
     def processes(**options):
-        return [block.layer.process for block in blocks(of_images, **options)]
+        return [stage.layer.process for stage in stages(of_images, **options)]
 
     first, second = processes()
     assert first.num_units == 4

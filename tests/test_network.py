@@ -66,15 +66,15 @@ def test_principal_components_of_wide_tables():
 
 @pytest.mark.parametrize("num_units", [2, 3, 5])
 def test_inner_layers_add_their_input_and_noise(num_units):
-    block = make_network(TABLE, (num_units, 1)).blocks[0]
-    layer = block.layer
+    stage = make_network(TABLE, (num_units, 1)).stages[0]
+    layer = stage.layer
     prior_mean, features = numpy_features(layer, INPUTS)
     mean = np.einsum("hs,hsb->hb", layer.q_mean, features) + prior_mean
     mean += propagation_matrix(TABLE, num_units) @ INPUTS
     variance = np.square(np.einsum("hst,hsb->htb", layer.q_factor, features)).sum(axis=1)
-    noise = np.exp(np.asarray(block.log_inner_noise))
+    noise = np.exp(np.asarray(stage.log_inner_noise))
     assert len(np.unique(noise)) == num_units  # its own for each unit
-    moments = conditionals(block, jnp.asarray(INPUTS))
+    moments = conditionals(stage, jnp.asarray(INPUTS))
     np.testing.assert_allclose(moments[0], mean, rtol=1e-10)
     np.testing.assert_allclose(moments[1], variance + noise[:, None], rtol=1e-10)
 
@@ -84,24 +84,24 @@ def test_principal_components_of_what_reaches_the_layer():
     network = make_network(TABLE, (3, 2, 1, 1))
     plane = PCA(2).fit_transform(TABLE)
     expected = PCA(1).fit(plane).components_
-    matrix = network.blocks[2].propagation.value
+    matrix = network.stages[2].propagation.value
     np.testing.assert_allclose(np.abs(matrix), np.abs(expected), atol=1e-12)
 
 
 @pytest.mark.parametrize("flags", [(False, True), (True, False), (False, False)])
 def test_propagation_can_be_switched_off_for_each_layer(flags):
     network = make_network(TABLE, (3, 3, 1), (*flags, True))
-    assert [block.propagation is not None for block in network.blocks] == [*flags, False]
+    assert [stage.propagation is not None for stage in network.stages] == [*flags, False]
 
 
 def test_last_layer_is_bare():
     """Even one as wide as its input: no propagation, no inner noise."""
-    block = make_network(TABLE, (3, 3)).blocks[-1]
-    assert block.propagation is None
-    assert block.log_inner_noise is None
-    moments = conditionals(block, jnp.asarray(INPUTS))
+    stage = make_network(TABLE, (3, 3)).stages[-1]
+    assert stage.propagation is None
+    assert stage.log_inner_noise is None
+    moments = conditionals(stage, jnp.asarray(INPUTS))
     for moment, of_layer in zip(
-        moments, conditionals(block.layer, jnp.asarray(INPUTS)), strict=True
+        moments, conditionals(stage.layer, jnp.asarray(INPUTS)), strict=True
     ):
         np.testing.assert_allclose(moment, of_layer, rtol=1e-12)
 
@@ -117,7 +117,7 @@ def test_default_widths():
 
 @eqx.filter_jit
 def propagate(network, inputs, white):
-    return network.propagate(inputs, SampleNoise(white, (None,) * len(network.blocks)))
+    return network.propagate(inputs, SampleNoise(white, (None,) * len(network.stages)))
 
 
 @eqx.filter_jit
@@ -193,7 +193,7 @@ def test_shared_white_noise_stands_for_the_same_noise_at_every_row(network):
 
 
 def test_kl_is_the_sum_over_layers(network):
-    layers = [block.layer for block in network.blocks]
+    layers = [stage.layer for stage in network.stages]
     np.testing.assert_allclose(
         network.kl(random_key(0)), sum(float(layer.kl()) for layer in layers)
     )
@@ -215,10 +215,10 @@ def test_redrawing_noise_reaches_every_layer():
     def layers(fresh):
         made = [make_layer(NETWORK, num_units=3, fresh_noise=fresh) for _ in range(2)]
         network = make_network(TABLE, (3, 3))
-        return eqx.tree_at(lambda net: [block.layer for block in net.blocks], network, made)
+        return eqx.tree_at(lambda net: [stage.layer for stage in net.stages], network, made)
 
     def noise(network: DeepNetwork):
-        return [jax.tree.leaves(block.layer.noise)[0] for block in network.blocks]
+        return [jax.tree.leaves(stage.layer.noise)[0] for stage in network.stages]
 
     fresh = layers(True)
     redrawn = noise(fresh.redraw_noise(random_key(8)))

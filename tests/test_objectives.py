@@ -21,7 +21,7 @@ from scipy.stats import multivariate_normal, norm
 from dvip import BayesianNeuralNetwork
 from dvip.batches import Batch
 from dvip.likelihoods import Gaussian, Probit
-from dvip.network import Block, DeepNetwork
+from dvip.network import DeepNetwork, Stage
 from dvip.objectives import DeepModel, bound
 from dvip.parameters import split_trainable
 from dvip.runtime import precision
@@ -74,7 +74,7 @@ def shallow_probit(double):
 
 def moments(model):
     """Mean and variance of a one-layer model at all inputs, units x rows, in NumPy."""
-    layer = model.network.blocks[0].layer
+    layer = model.network.stages[0].layer
     prior_mean, features = numpy_features(layer, INPUTS.T)
     mean = np.einsum("hs,hsb->hb", layer.q_mean, features) + prior_mean
     return mean, np.square(np.einsum("hst,hsb->htb", layer.q_factor, features)).sum(axis=1)
@@ -83,9 +83,9 @@ def moments(model):
 def kl(model):
     """By traces and determinants."""
     total = 0.0
-    for block in model.network.blocks:
+    for stage in model.network.stages:
         for mean, factor in zip(
-            np.asarray(block.layer.q_mean), np.asarray(block.layer.q_factor), strict=True
+            np.asarray(stage.layer.q_mean), np.asarray(stage.layer.q_factor), strict=True
         ):
             covariance = factor @ factor.T
             log_determinant = np.linalg.slogdet(covariance)[1]
@@ -181,13 +181,13 @@ def test_alpha_to_zero_is_the_elbo(request, name):
 def at_optimum(double):
     """A model with one target whose q(a) is the exact posterior."""
     model = gaussian_model(1)
-    layer = model.network.blocks[0].layer
+    layer = model.network.stages[0].layer
     prior_mean, features = numpy_features(layer, INPUTS.T)
     phi, residuals = features[0].T, TARGETS[:, 0] - prior_mean[0]
     covariance = np.linalg.inv(np.eye(phi.shape[1]) + phi.T @ phi / NOISE_VARIANCES[0])
     mean = covariance @ phi.T @ residuals / NOISE_VARIANCES[0]
     layer = with_posterior(layer, mean[None], np.linalg.cholesky(covariance)[None])
-    return eqx.tree_at(lambda m: m.network.blocks[0].layer, model, layer)
+    return eqx.tree_at(lambda m: m.network.stages[0].layer, model, layer)
 
 
 def unweighted():
@@ -196,7 +196,7 @@ def unweighted():
 
 def log_evidence(model, noise_variance):
     """log p(y) of the linear model with standard normal coefficients."""
-    prior_mean, features = numpy_features(model.network.blocks[0].layer, INPUTS.T)
+    prior_mean, features = numpy_features(model.network.stages[0].layer, INPUTS.T)
     covariance = features[0].T @ features[0] + noise_variance * np.eye(NUM_ROWS)
     return multivariate_normal.logpdf(TARGETS[:, 0], prior_mean[0], covariance)
 
@@ -208,10 +208,10 @@ def test_elbo_at_the_exact_posterior_is_the_evidence(at_optimum):
 
 
 def test_elbo_elsewhere_is_lower(at_optimum):
-    layer = at_optimum.network.blocks[0].layer
+    layer = at_optimum.network.stages[0].layer
     for seed in range(5):
         moved = eqx.tree_at(lambda m: m.process, perturbed(layer, seed, 0.1), layer.process)
-        model = eqx.tree_at(lambda m: m.network.blocks[0].layer, at_optimum, moved)
+        model = eqx.tree_at(lambda m: m.network.stages[0].layer, at_optimum, moved)
         assert evaluate(model, unweighted(), random_key(0)) < log_evidence(
             at_optimum, NOISE_VARIANCES[0]
         )
@@ -224,7 +224,7 @@ def test_gradients_at_the_exact_posterior(at_optimum):
         return evaluate(model, unweighted(), random_key(0))
 
     gradient = assert_gradient(elbo, at_optimum)
-    layer = split_trainable(gradient)[0].network.blocks[0].layer
+    layer = split_trainable(gradient)[0].network.stages[0].layer
     slopes = jax.tree.leaves(eqx.tree_at(lambda part: part.process, layer, None))
     assert max(np.abs(slope).max() for slope in slopes) < 1e-9
 
@@ -304,7 +304,7 @@ def test_the_bound_loses_the_regularisation_of_every_layer(alpha):
         return DeepModel(make_network(INPUTS, (3, 2), process=process), Gaussian.create(2))
 
     regularised, free = model(True), model(False)
-    costs = [block.layer.process.regularisation() for block in regularised.network.blocks]
+    costs = [stage.layer.process.regularisation() for stage in regularised.network.stages]
     assert min(costs) > 1
     lost = evaluate(free, batch(ALL), random_key(0), alpha) - evaluate(
         regularised, batch(ALL), random_key(0), alpha
@@ -318,9 +318,9 @@ def test_the_bound_loses_the_regularisation_of_every_layer(alpha):
 def test_fresh_noise_is_redrawn_for_each_key():
     def model(fresh):
         network = make_network(INPUTS, (1,))
-        layer = network.blocks[0].layer
+        layer = network.stages[0].layer
         layer = type(layer)(**{**vars(layer), "fresh_noise": fresh})
-        return DeepModel(DeepNetwork((Block(layer, 1),)), Gaussian.create(1))
+        return DeepModel(DeepNetwork((Stage(layer, 1),)), Gaussian.create(1))
 
     data = batch(ALL, TARGETS[:, :1])
     fixed = [float(evaluate(model(False), data, random_key(seed))) for seed in (0, 1)]

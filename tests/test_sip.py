@@ -232,9 +232,9 @@ def test_bound_and_classifiers_have_gradients_of_their_own(fitted):
             layer.kl_estimate(kl_key),
         )
 
-    layer = model.network.blocks[0].layer
+    layer = model.network.stages[0].layer
     doubled = eqx.tree_at(
-        lambda model: model.network.blocks[0].layer.classifiers,
+        lambda model: model.network.stages[0].layer.classifiers,
         model,
         jax.tree.map(lambda leaf: 2 * leaf, layer.classifiers),
     )
@@ -243,7 +243,7 @@ def test_bound_and_classifiers_have_gradients_of_their_own(fitted):
         (_, without_kl), other = loss_and_gradient(model, jnp.array(0.0))
         _, again = loss_and_gradient(doubled, jnp.array(0.0))
         (own, expected), kl = own_loss(layer)
-    gradient, other, again = (part.network.blocks[0].layer for part in (gradient, other, again))
+    gradient, other, again = (part.network.stages[0].layer for part in (gradient, other, again))
     np.testing.assert_allclose(loss, own - value / 60, rtol=1e-4)
     np.testing.assert_allclose(without_kl - value, kl, rtol=1e-3)
     for part in (gradient, other):  # whatever the weight of the KL

@@ -28,7 +28,7 @@ from dvip import (
     load,
     open_source,
 )
-from dvip.batches import ALL, Share
+from dvip.batches import ALL, Part
 from dvip.estimators.scales import Standardiser
 from dvip.network import propagation_matrix
 from dvip.sources import ColumnStatistics, LabelTargets, NumberTargets, StreamedRows, cached_rows
@@ -256,12 +256,12 @@ def test_batches_of_a_file(files, monkeypatch):
             assert np.array_equal(part.inputs, whole.inputs[first : first + count])
             assert np.array_equal(part.targets, whole.targets[first : first + count])
         every = data.rows(0, 0, ROWS).inputs[:, 1]
-        shares = [Share(part, 3) for part in range(3)]
+        parts = [Part(index, 3) for index in range(3)]
         # Far more than an epoch of each: the rows that it ever has.
-        seen = [set(data.rows(0, 0, ROWS, share).inputs[:, 1].tolist()) for share in shares]
+        seen = [set(data.rows(0, 0, ROWS, part).inputs[:, 1].tolist()) for part in parts]
         assert set.union(*seen) == set(every.tolist())
-        assert sum(map(len, seen)) == len(set(every.tolist()))  # no row in two shares
-        assert data.batches(5, 2, 4, 12, shares[1]).inputs.shape == (4, 4, INPUTS)
+        assert sum(map(len, seen)) == len(set(every.tolist()))  # no row in two parts
+        assert data.batches(5, 2, 4, 12, parts[1]).inputs.shape == (4, 4, INPUTS)
         again = opened(path, content)
         assert data.fingerprint() == again.fingerprint()
         again.close()
@@ -322,10 +322,10 @@ def readers():
 class Failing(ArrayData):
     """Data that cannot be read from some step on."""
 
-    def batches(self, seed, step, num_steps, batch_size, share=ALL):
+    def batches(self, seed, step, num_steps, batch_size, part=ALL):
         if step >= 400:
             raise OSError("the disk is gone")
-        return super().batches(seed, step, num_steps, batch_size, share)
+        return super().batches(seed, step, num_steps, batch_size, part)
 
 
 def test_training_ends_with_the_error_and_without_a_thread(monkeypatch):

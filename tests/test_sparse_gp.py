@@ -27,7 +27,7 @@ from dvip.layers.layer import WhitenedGaussian
 from dvip.layers.sparse_gp import MAX_ROWS, initial_inducing_points
 from dvip.likelihoods import Gaussian
 from dvip.linear_algebra import inverse_factor
-from dvip.network import Block, DeepNetwork
+from dvip.network import DeepNetwork, Stage
 from dvip.objectives import DeepModel, bound
 from dvip.parameters import split_trainable
 from dvip.processes import PerUnit
@@ -243,7 +243,7 @@ def _optimal(points, inputs, targets):
     likelihood = eqx.tree_at(
         lambda part: part.log_variance, Gaussian.create(1), jnp.asarray([np.log(NOISE)])
     )
-    return DeepModel(DeepNetwork((Block(layer, 1),)), likelihood)
+    return DeepModel(DeepNetwork((Stage(layer, 1),)), likelihood)
 
 
 @eqx.filter_jit
@@ -269,7 +269,7 @@ def test_inducing_points_at_the_data_give_the_exact_gp(exact):
     inputs, targets, gp = exact
     model = _optimal(inputs, inputs, targets)
     new = RANDOM.normal(size=(3, 40)) * 1.5
-    mean, variance = marginals(model.network.blocks[0].layer, jnp.asarray(new))
+    mean, variance = marginals(model.network.stages[0].layer, jnp.asarray(new))
     expected_mean, expected_std = gp.predict(new.T, return_std=True)
     np.testing.assert_allclose(mean[0], expected_mean, atol=1e-5)
     np.testing.assert_allclose(variance[0], expected_std**2, atol=1e-5)
@@ -295,9 +295,9 @@ def test_bound_stays_below_the_evidence(exact):
     optimum = _optimal(inputs, inputs, targets)
     for seed in range(3):
         other = perturbed(optimum.network, seed, 0.1)
-        layer = other.blocks[0].layer
+        layer = other.stages[0].layer
         layer = SparseGPLayer(rbf(), layer.inducing, layer.posterior)
-        model = DeepModel(DeepNetwork((Block(layer, 1),)), optimum.likelihood)
+        model = DeepModel(DeepNetwork((Stage(layer, 1),)), optimum.likelihood)
         assert _bound(model, inputs, targets) < evidence
 
 

@@ -278,8 +278,8 @@ def test_own_source_of_data(deep, trained):
 
         fingerprint = array_data().fingerprint
 
-        def batches(self, seed, step, num_steps, batch_size, share=ALL):
-            batches = array_data().batches(seed, step, num_steps, batch_size, share)
+        def batches(self, seed, step, num_steps, batch_size, part=ALL):
+            batches = array_data().batches(seed, step, num_steps, batch_size, part)
             return batches._replace(targets=2 * batches.targets)
 
     other = train(deep, Doubling(), settings(max_iter=250))
@@ -343,8 +343,8 @@ def test_kept_parameters_are_those_of_the_last_finite_bound():
 
         fingerprint = array_data().fingerprint
 
-        def batches(self, seed, step, num_steps, batch_size, share=ALL):
-            batches = array_data(dtype=np.float64).batches(seed, step, num_steps, batch_size, share)
+        def batches(self, seed, step, num_steps, batch_size, part=ALL):
+            batches = array_data(dtype=np.float64).batches(seed, step, num_steps, batch_size, part)
             batches.targets[max(0, 5 - step) :] = 1e200
             return batches
 

@@ -14,11 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-__all__ = ["ALL", "ArrayData", "Batch", "Share", "read_ahead", "shuffled_rows"]
-
-# The order of the rows: endless epochs, each a new permutation, read in batches.
-#
-# The order is a function of the seed and the position alone, so that a run can continue anywhere.
+__all__ = ["ALL", "ArrayData", "Batch", "Part", "read_ahead", "shuffled_rows"]
 
 
 class Batch(NamedTuple):
@@ -29,14 +25,15 @@ class Batch(NamedTuple):
     weights: Float[Array, " batch"]
 
 
-class Share(NamedTuple):
-    """One of several equal parts of every batch: that of one of several processes."""
+@dataclass(frozen=True)
+class Part:
+    """One of several equal parts of every batch or table: that of one of several processes."""
 
-    part: int
-    parts: int
+    index: int
+    number: int
 
 
-ALL = Share(0, 1)
+ALL = Part(0, 1)
 
 
 def epoch_order(num_rows: int, seed: int, epoch: int) -> Int[np.ndarray, " rows"]:
@@ -91,12 +88,12 @@ class ArrayData:
         return digest.hexdigest()
 
     def batches(
-        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+        self, seed: int, step: int, num_steps: int, batch_size: int, part: Part = ALL
     ) -> Batch:
         """The batches of `num_steps` steps from `step` on: every array has a leading step axis."""
         start, count = step * batch_size, num_steps * batch_size
         rows = shuffled_rows(self.num_rows, seed, start, count, self.order)
-        rows = rows.reshape(num_steps, share.parts, -1)[:, share.part]
+        rows = rows.reshape(num_steps, part.number, -1)[:, part.index]
         return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])
 
 

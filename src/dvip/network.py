@@ -15,10 +15,10 @@ from dvip.runtime import random_key
 
 __all__ = [
     "MAX_INNER_WIDTH",
-    "Block",
     "DeepNetwork",
     "MakeLayer",
     "SampleNoise",
+    "Stage",
     "build_network",
     "default_widths",
     "propagation_matrix",
@@ -50,7 +50,7 @@ class SampleNoise(NamedTuple):
         return SampleNoise(inner, jax.tree.map(parts, self.layers))
 
 
-class Block(eqx.Module):
+class Stage(eqx.Module):
     """A layer with what the network adds to it: its input to the mean, noise to the variance."""
 
     layer: Layer
@@ -101,14 +101,14 @@ class Block(eqx.Module):
 
 
 class DeepNetwork(eqx.Module):
-    """Blocks in a row; the output of one is the input of the next."""
+    """Stages in a row; the output of one is the input of the next."""
 
-    blocks: tuple[Block, ...]
+    stages: tuple[Stage, ...]
 
     @property
     def inner_widths(self) -> tuple[int, ...]:
         """The widths of all layers but the last."""
-        return tuple(block.num_units for block in self.blocks[:-1])
+        return tuple(stage.num_units for stage in self.stages[:-1])
 
     def draw_sample_noise(
         self, key: PRNGKeyArray, num_samples: int, num_rows: int = 1
@@ -118,8 +118,8 @@ class DeepNetwork(eqx.Module):
         The inner noise is independent for each of `num_rows` rows, or with one the same for all.
         """
         layers = tuple(
-            block.layer.draw_sample_noise(jax.random.fold_in(key, index), num_samples)
-            for index, block in enumerate(self.blocks)
+            stage.layer.draw_sample_noise(jax.random.fold_in(key, index), num_samples)
+            for index, stage in enumerate(self.stages)
         )
         differ = bool(self.inner_widths) or bool(jax.tree.leaves(layers))
         shape = (num_samples if differ else 1, sum(self.inner_widths), num_rows)
@@ -133,50 +133,50 @@ class DeepNetwork(eqx.Module):
         The inputs are the same in all samples, so that a first layer without noise of its own is
         evaluated once for each; its samples differ only behind it.
         """
-        mean, variance = self.blocks[0].conditionals(inputs[:, None], noise.layers[0])
+        mean, variance = self.stages[0].conditionals(inputs[:, None], noise.layers[0])
         ends = np.cumsum(self.inner_widths)
         inner = jnp.moveaxis(noise.inner, 0, 1)
         whites = jnp.split(inner, ends[:-1]) if len(ends) else []
-        for block, white, own in zip(self.blocks[1:], whites, noise.layers[1:], strict=True):
-            mean, variance = block.conditionals(mean + jnp.sqrt(variance) * white, own)
+        for stage, white, own in zip(self.stages[1:], whites, noise.layers[1:], strict=True):
+            mean, variance = stage.conditionals(mean + jnp.sqrt(variance) * white, own)
         return mean, variance
 
     def kl(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """Σ_l KL of the layers, or their estimates."""
-        keys = jax.random.split(key, len(self.blocks))
-        kls = [block.layer.kl_estimate(key) for block, key in zip(self.blocks, keys, strict=True)]
+        keys = jax.random.split(key, len(self.stages))
+        kls = [stage.layer.kl_estimate(key) for stage, key in zip(self.stages, keys, strict=True)]
         return sum(kls, jnp.zeros(()))
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """The sum of the layers' own losses, of what the KL with the same key is estimated from."""
-        keys = jax.random.split(key, len(self.blocks))
-        pairs = zip(self.blocks, keys, strict=True)
-        return sum((block.layer.auxiliary_loss(key) for block, key in pairs), jnp.zeros(()))
+        keys = jax.random.split(key, len(self.stages))
+        pairs = zip(self.stages, keys, strict=True)
+        return sum((stage.layer.auxiliary_loss(key) for stage, key in pairs), jnp.zeros(()))
 
     def prior_regularisation(self) -> Float[Array, ""]:
         """What the priors of the layers cost, where they are regularised."""
-        return sum((block.layer.prior_regularisation() for block in self.blocks), jnp.zeros(()))
+        return sum((stage.layer.prior_regularisation() for stage in self.stages), jnp.zeros(()))
 
     def redraw_noise(self, key: PRNGKeyArray) -> "DeepNetwork":
         """The network at the next training step: layers with fresh prior noise get a new draw."""
-        keys = jax.random.split(key, len(self.blocks))
+        keys = jax.random.split(key, len(self.stages))
         layers = [
-            block.layer.redraw_noise(key) for block, key in zip(self.blocks, keys, strict=True)
+            stage.layer.redraw_noise(key) for stage, key in zip(self.stages, keys, strict=True)
         ]
-        return eqx.tree_at(lambda net: [block.layer for block in net.blocks], self, layers)
+        return eqx.tree_at(lambda net: [stage.layer for stage in net.stages], self, layers)
 
     def draw_function(self, key: PRNGKeyArray) -> list[PyTree[Array]]:
         """One whole function from the posterior: every layer's coefficients and noise."""
-        keys = jax.random.split(key, len(self.blocks))
-        return [block.draw_function(key) for block, key in zip(self.blocks, keys, strict=True)]
+        keys = jax.random.split(key, len(self.stages))
+        return [stage.draw_function(key) for stage, key in zip(self.stages, keys, strict=True)]
 
     def evaluate(
         self, function: list[PyTree[Array]], inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "units batch"]:
         """The drawn function at these inputs."""
         values = inputs
-        for block, block_function in zip(self.blocks, function, strict=True):
-            values = block.evaluate(block_function, values)
+        for stage, stage_function in zip(self.stages, function, strict=True):
+            values = stage.evaluate(stage_function, values)
         return values
 
 
@@ -227,15 +227,15 @@ def build_network(
     seed: int,
 ) -> DeepNetwork:
     """A network at its starting point. The last layer has no propagation and no inner noise."""
-    blocks = []
+    stages = []
     for index, num_units in enumerate(widths):
         layer = make_layer(index, inputs, num_units, random_key(seed, index, impl="rbg"))
         if index == len(widths) - 1:
-            blocks.append(Block(layer, num_units))
+            stages.append(Stage(layer, num_units))
             break
         matrix = propagation_matrix(inputs, num_units).astype(inputs.dtype)
-        blocks.append(
-            Block(
+        stages.append(
+            Stage(
                 layer,
                 num_units,
                 Fixed(jax.device_put(matrix)) if propagate_inputs[index] else None,
@@ -243,4 +243,4 @@ def build_network(
             )
         )
         inputs = inputs @ matrix.T
-    return DeepNetwork(tuple(blocks))
+    return DeepNetwork(tuple(stages))

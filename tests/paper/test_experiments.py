@@ -75,14 +75,14 @@ def test_prior_draws_have_the_moments_of_the_learned_prior():
     model = DVIPRegressor(n_layers=1, max_iter=STEPS).fit(split.inputs, split.targets)
     X = np.array([[-1.0], [2.0]])
     draws = with_prior(model).sample_functions(4_000, random_state=0)(X)
-    layer = model.model_.network.blocks[0].layer
+    layer = model.model_.network.stages[0].layer
     mean, features = layer.features(jnp.asarray(model.input_scaler_.transform(X).T, jnp.float32))
     scale = split.targets.std()
     expected = split.targets.mean() + scale * np.asarray(mean[0])
     variance = scale**2 * np.square(features[0]).sum(axis=0)
     assert (np.abs(draws.mean(axis=0) - expected) < 5 * np.sqrt(variance / 4_000)).all()
     np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.15)
-    assert model.model_.network.blocks[0].layer is layer  # the model itself is as it was
+    assert model.model_.network.stages[0].layer is layer  # the model itself is as it was
 
 
 def test_a_second_call_skips_and_force_repeats(toy_results):

@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 import jax
 import typer
 
+from dvip.batches import ALL, Part
 from dvip.cli.console import INTERRUPTED, report, warn
 from dvip.tables import TableError
 from dvip.training import is_first_process
 from dvip.training.checkpoints import CheckpointWarning, check_usable, steps_of
 
-__all__ = ["Checkpointing", "Distributing", "Part"]
+__all__ = ["Checkpointing", "Distributing", "file_of_part", "rows_of_part"]
 
 # What a shell reports for a program that SIGTERM stopped.
 TERMINATED = 143
@@ -116,26 +117,20 @@ HEARTBEAT_SECONDS = 30
 START_SECONDS = 300
 
 
-@dataclass(frozen=True)
-class Part:
-    """One of several parts of the rows of a table."""
+def rows_of_part(part: Part, total: int) -> range:
+    """Positions of a part's rows in a table; the parts follow each other."""
+    if total < part.number:
+        raise TableError(f"{total} rows are too few for {part.number} processes.")
+    start, end = (total * index // part.number for index in (part.index, part.index + 1))
+    return range(start, end)
 
-    index: int = 0
-    number: int = 1
 
-    def rows(self, total: int) -> range:
-        """Positions of its rows; the parts follow each other."""
-        if total < self.number:
-            raise TableError(f"{total} rows are too few for {self.number} processes.")
-        start, end = (total * index // self.number for index in (self.index, self.index + 1))
-        return range(start, end)
-
-    def file(self, path: Path) -> Path:
-        """Its file, for what all parts together would write to `path`."""
-        if self.number == 1:
-            return path
-        stem, dot, suffixes = path.name.partition(".")
-        return path.with_name(f"{stem}-{self.index:05d}-of-{self.number:05d}{dot}{suffixes}")
+def file_of_part(part: Part, path: Path) -> Path:
+    """The file of a part, for what all parts together would write to `path`."""
+    if part.number == 1:
+        return path
+    stem, dot, suffixes = path.name.partition(".")
+    return path.with_name(f"{stem}-{part.index:05d}-of-{part.number:05d}{dot}{suffixes}")
 
 
 @dataclass(frozen=True)
@@ -178,7 +173,7 @@ class Distributing:
     def part(self) -> Part:
         """Which part of the rows is this process's; predictions need no more of each other."""
         if not self.wanted:
-            return Part()
+            return ALL
         if self.coordinator is None and self.process_id is not None and self.num_processes:
             if self.process_id >= self.num_processes:
                 raise typer.BadParameter(

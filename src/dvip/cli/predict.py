@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import typer
 
+from dvip.batches import ALL, Part
 from dvip.cli.console import print_metrics, warn
-from dvip.cli.long_runs import Part
+from dvip.cli.long_runs import file_of_part, rows_of_part
 from dvip.estimators.loading import load_with_table
 from dvip.metrics import (
     add_totals,
@@ -110,9 +111,6 @@ def _numeric_columns(table: Path, targets: Sequence[str]) -> list[str]:
     return [str(name) for name in numeric.columns if name not in targets]
 
 
-WHOLE = Part()
-
-
 def parse_quantiles(text: str) -> list[float]:
     """The numbers in "0.05,0.5"; an empty text is none."""
     try:
@@ -133,10 +131,10 @@ def predict_table(
     out: Path,
     quantiles: Sequence[float],
     samples: int | None = None,
-    part: Part = WHOLE,
+    part: Part = ALL,
 ) -> None:
     """Writes the predictions of a saved model for a table, or for a part of its rows."""
-    out = part.file(out)
+    out = file_of_part(part, out)
     check_table_output(out, table)
     opened = open_model(model, table)
     if samples is not None:
@@ -145,7 +143,7 @@ def predict_table(
     wanted = None
     if part.number > 1:
         total = total or sum(len(block) for block in read_blocks(table))
-        wanted = part.rows(total)
+        wanted = rows_of_part(part, total)
         total = len(wanted)
     rows = 0
     with table_writer(out) as append, row_counter(total, "predicting") as done:

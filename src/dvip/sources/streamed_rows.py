@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from dvip.batches import ALL, Batch, Share
+from dvip.batches import ALL, Batch, Part
 from dvip.sources.records import RowsContent
 
 __all__ = ["Paging", "ShuffledPages", "StreamedRows"]
@@ -131,7 +131,7 @@ class StreamedRows:
         self.mean, self.scale, self.limit, self.classes = mean, scale, limit, classes
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
         self._paging = Paging.of(content.num_rows, content.row_bytes)
-        self._orders: dict[Share, ShuffledPages] = {}
+        self._orders: dict[Part, ShuffledPages] = {}
         # The class of each label, by the number that the label has in the file.
         labels: Any = content.labels
         places = None if classes is None else np.searchsorted(classes, labels)
@@ -165,14 +165,14 @@ class StreamedRows:
         return digest.hexdigest()
 
     def batches(
-        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+        self, seed: int, step: int, num_steps: int, batch_size: int, part: Part = ALL
     ) -> Batch:
         """The batches of `num_steps` steps from `step` on: every array has a leading step axis.
 
-        Of several shares, each has pages of its own, which no other process reads.
+        Of several parts, each has pages of its own, which no other process reads.
         """
-        size = batch_size // share.parts
-        rows = self.rows(seed, step * size, num_steps * size, share)
+        size = batch_size // part.number
+        rows = self.rows(seed, step * size, num_steps * size, part)
         shape = (num_steps, size)
         return Batch(
             rows.inputs.reshape(*shape, -1),
@@ -180,9 +180,9 @@ class StreamedRows:
             rows.weights.reshape(shape),
         )
 
-    def rows(self, seed: int, start: int, count: int, share: Share = ALL) -> Batch:
+    def rows(self, seed: int, start: int, count: int, part: Part = ALL) -> Batch:
         """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
-        records: Any = np.concatenate(list(self._order(share).rows(seed, start, count)))
+        records: Any = np.concatenate(list(self._order(part).rows(seed, start, count)))
         values: Any = records[:, :-1] * self._factor + self._offset
         values = np.clip(values, -self.limit, self.limit)
         inputs: Any = values[:, : self.content.num_inputs]
@@ -191,17 +191,17 @@ class StreamedRows:
             targets = self._codes[records[:, -2].astype(int)][:, None]
         return Batch(inputs, targets, records[:, -1])
 
-    def _order(self, share: Share) -> ShuffledPages:
-        """The order of the pages of a share: every n-th page of n shares."""
-        if share not in self._orders:
-            pages = np.arange(share.part, self._paging.num_pages, share.parts)
+    def _order(self, part: Part) -> ShuffledPages:
+        """The order of the pages of a part: every n-th page of n parts."""
+        if part not in self._orders:
+            pages = np.arange(part.index, self._paging.num_pages, part.number)
             if not len(pages):
                 raise ValueError(
-                    f"{self.num_rows:,} rows are too few to be shared by {share.parts} processes "
+                    f"{self.num_rows:,} rows are too few to be shared by {part.number} processes "
                     "that stream: use fewer processes, or read the table into memory."
                 )
-            self._orders[share] = ShuffledPages(self._paging, pages, self._read_pages)
-        return self._orders[share]
+            self._orders[part] = ShuffledPages(self._paging, pages, self._read_pages)
+        return self._orders[part]
 
     def _read_pages(self, pages: Int[np.ndarray, " pages"]) -> np.ndarray:
         """The records of these pages, by reading: pages of a mapping would count as memory."""

@@ -15,7 +15,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array
 
-from dvip.batches import ALL, Batch, Share
+from dvip.batches import ALL, Batch, Part
 
 __all__ = [
     "ALONE",
@@ -56,13 +56,13 @@ class Placement:
 
     num_parts = 1
     # What this process reads of every batch.
-    share = ALL
+    part = ALL
 
     def check_batch_size(self, batch_size: int) -> None:
         """Raises an error if a batch of that many rows cannot be shared."""
 
     def batches(self, batches: Batch) -> Batch:
-        """This process's share of some batches, for the compiled program."""
+        """This process's part of some batches, for the compiled program."""
         return batches
 
     def everywhere(self, tree: Any) -> Any:
@@ -101,11 +101,11 @@ class Together(Placement):
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         self.mesh = Mesh(np.array(devices), (PARTS,))
         self.num_parts = len(devices)
-        # This process's share of the parts.
+        # This process's devices.
         own = [i for i, device in enumerate(devices) if device.process_index == jax.process_index()]
         self._first, self._end = own[0], own[-1] + 1
         # All processes have the same number of devices.
-        self.share = Share(jax.process_index(), jax.process_count())
+        self.part = Part(jax.process_index(), jax.process_count())
 
     def _put(self, array: Any, *axes: str | None) -> Array:
         sharding = NamedSharding(self.mesh, PartitionSpec(*axes))

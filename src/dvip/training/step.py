@@ -37,7 +37,7 @@ MAX_GRADIENT, STEPS_UNTIL_USUAL = 10.0, 100
 ADAM_DECAY, ADAM_EPSILON = 0.999, 1e-8
 
 # The least number of rows whose noise is drawn together.
-MIN_NOISE_BLOCK = 250
+MIN_NOISE_GROUP = 250
 
 
 class State(NamedTuple):
@@ -159,27 +159,27 @@ def _noise(
     """
     num_steps, num_samples, num_rows = shape
     key = jax.random.fold_in(key, first)
-    num_blocks = _num_noise_blocks(num_rows * num_parts)
+    num_groups = _num_noise_groups(num_rows * num_parts)
     noise = model.network.draw_sample_noise(
-        key, num_steps * num_samples, num_rows * num_parts // num_blocks
+        key, num_steps * num_samples, num_rows * num_parts // num_groups
     )
     part = jax.lax.axis_index(PARTS) if num_parts > 1 else 0
-    if num_blocks > 1:
-        # A part with whole blocks draws these alone.
-        own = num_blocks // num_parts if num_blocks % num_parts == 0 else num_blocks
-        first_block = part * own if own < num_blocks else 0
-        keys = [jax.random.fold_in(key, first_block + index) for index in range(own)]
-        blocks = [jax.random.normal(key, noise.inner.shape) for key in keys]
-        noise = noise._replace(inner=jnp.concatenate(blocks, axis=2))
+    if num_groups > 1:
+        # A part with whole groups draws these alone.
+        own = num_groups // num_parts if num_groups % num_parts == 0 else num_groups
+        first_group = part * own if own < num_groups else 0
+        keys = [jax.random.fold_in(key, first_group + index) for index in range(own)]
+        groups = [jax.random.normal(key, noise.inner.shape) for key in keys]
+        noise = noise._replace(inner=jnp.concatenate(groups, axis=2))
     if noise.inner.shape[2] > num_rows:
         inner = jax.lax.dynamic_slice_in_dim(noise.inner, part * num_rows, num_rows, axis=2)
         noise = noise._replace(inner=inner)
     return noise.split(num_steps)
 
 
-def _num_noise_blocks(batch_size: int) -> int:
-    """Into how many blocks of equal size a batch is split for its noise."""
-    most = max(1, batch_size // MIN_NOISE_BLOCK)
+def _num_noise_groups(batch_size: int) -> int:
+    """Into how many groups of equal size a batch is split for its noise."""
+    most = max(1, batch_size // MIN_NOISE_GROUP)
     return next(number for number in range(most, 0, -1) if batch_size % number == 0)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from dvip.batches import ALL, Batch, Share, read_ahead
+from dvip.batches import ALL, Batch, Part, read_ahead
 from dvip.objectives import DeepModel
 from dvip.parameters import combine, split_trainable
 from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
@@ -71,9 +71,9 @@ class Data(Protocol):
         """How many numbers a row has, inputs, targets and weight together."""
 
     def batches(
-        self, seed: int, step: int, num_steps: int, batch_size: int, share: Share = ALL
+        self, seed: int, step: int, num_steps: int, batch_size: int, part: Part = ALL
     ) -> Batch:
-        """The batches of `num_steps` steps from `step` on, or one process's share of each."""
+        """The batches of `num_steps` steps from `step` on, or one process's part of each."""
 
     def fingerprint(self) -> str:
         """Other rows have another one; checkpoints are of one fingerprint."""
@@ -205,7 +205,7 @@ def train(
         return Checkpoint(min(steps, settings.max_iter), training, arrays)
 
     def read(first: int) -> Batch:
-        return data.batches(settings.seed, first, num_steps, batch_size, place.share)
+        return data.batches(settings.seed, first, num_steps, batch_size, place.part)
 
     pending: tuple[Progress, int] | None = None
     told: Array | None = None
