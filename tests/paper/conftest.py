@@ -5,7 +5,7 @@ import pytest
 from data_files import UCI_SPLITS, rows_of, write
 from toy_experiment import toy_runs
 
-from dvip.paper.runner import run_all
+from dvip.paper.runs import run_all
 
 
 @pytest.fixture(scope="session")

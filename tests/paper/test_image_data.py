@@ -18,6 +18,9 @@ def idx(array):
     return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
 
 
+ABSURD = bytes([0, 0, 8, 3]) + 12 * b"\xff" + bytes(100)
+
+
 @pytest.fixture
 def mnist(folder, random):
     arrays = {
@@ -51,6 +54,16 @@ def test_mnist(folder, mnist):
         (lambda images: gzip.compress(idx(images))[:-40], "cannot be read, it may be damaged"),
         (lambda images: idx(images)[:-40], "has 3,880 values, its header says 3,920"),
         (lambda images: idx(images)[:9], "is not an IDX file of bytes in 3 dimensions"),
+        (lambda images: idx(images) + b"0", "has 3,921 or more values, its header says 3,920"),
+        (lambda images: gzip.compress(idx(images) + bytes(10**8)), "has 3,921 or more values"),
+        (
+            lambda images: gzip.compress(ABSURD),
+            "its header says 79,[0-9,]+ values, at most 268,435,",
+        ),
+        (
+            lambda images: ABSURD,
+            "its header says 79,[0-9,]+ values, at most 268,435,456 make sense",
+        ),
         (lambda images: b"", "is not an IDX file"),
         (lambda images: gzip.compress(idx(images[0])), "is not an IDX file of bytes in 3 dim"),
         (lambda images: idx(images[:4]), "has 4 images, but .* 5 labels"),
