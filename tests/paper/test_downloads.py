@@ -270,6 +270,17 @@ def test_a_download_without_end_is_stopped(server, empty_cache, monkeypatch, pro
     assert files_below(empty_cache) == ["co2"]
 
 
+@pytest.mark.parametrize("path", ["/co2.csv", "/data.zip"])
+def test_an_interrupted_download_leaves_nothing(server, empty_cache, monkeypatch, path):
+    def interrupt(self, size):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files._Transfer, "update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        co2_from(server.address(path, Answer(CONTENT))).load()
+    assert files_below(empty_cache) == ["co2"]
+
+
 def test_all_published_files_are_within_the_limits():
     """HIGGS is 8 GB of text, and no dataset asks for more than twice that."""
     assert DATASETS["higgs"].max_bytes > 8.1e9

@@ -33,6 +33,19 @@ def toy_command(out, *more):
     return [*arguments, "--max-iter", str(STEPS), *more]
 
 
+def test_the_program_starts_without_what_computes():
+    """Everyday commands first, then the paper's, and no wait for a library to list them."""
+    program = (
+        "import sys, dvip.__main__; assert not {'jax', 'numpy', 'matplotlib'} & set(sys.modules); "
+        "dvip.__main__.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True
+    )
+    listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], flags=re.MULTILINE)
+    assert listed == ["fit", "predict", "evaluate", "demo", "reproduce", "report", "datasets"]
+
+
 def test_command_writes_tables_and_figures(toy_results, tmp_path):
     out = tmp_path / "new" / "results"
     result = command(*toy_command(out, "--split", "0", "--split", "1"))

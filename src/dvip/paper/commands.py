@@ -17,7 +17,7 @@ from rich.text import Text
 from dvip.cli.console import reports_errors
 
 if TYPE_CHECKING:
-    from dvip.paper.datasets import Dataset
+    from dvip.paper.datasets.dataset import Dataset
 
 __all__ = ["commands"]
 
@@ -143,7 +143,8 @@ MAX_LISTED = 2
 
 def list_datasets(data: Path | None, *, as_json: bool) -> None:
     """Prints all datasets: as a table on a terminal, as lines otherwise, or as JSON."""
-    from dvip.paper.datasets import DATASETS, cache_folder, data_folders
+    from dvip.paper.datasets.catalogue import DATASETS
+    from dvip.paper.datasets.dataset import cache_folder, data_folders
 
     folders = [str(folder) for folder in data_folders(data)]
     if as_json:

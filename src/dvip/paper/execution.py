@@ -23,7 +23,8 @@ from dvip.metrics import (
     regression_from_totals,
     regression_totals,
 )
-from dvip.paper.datasets import DATASETS, Split, load_split
+from dvip.paper.datasets.catalogue import DATASETS, load_split
+from dvip.paper.datasets.dataset import Split
 from dvip.paper.grids import METHODS
 from dvip.paper.runs import Run
 from dvip.training import TrainingDiverged

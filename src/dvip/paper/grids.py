@@ -17,7 +17,7 @@ from dvip.estimators import (
     DVIPRegressor,
     SIPRegressor,
 )
-from dvip.paper.datasets import DATASETS
+from dvip.paper.datasets.catalogue import DATASETS
 from dvip.paper.runs import Run
 from dvip.processes import BayesianNeuralNetwork
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pooch
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from dvip.tables.cells import TableError
 
@@ -169,9 +169,10 @@ class _Transfer(pooch.HTTPDownloader):
 
     def __call__(self, url: str, output_file: str, owner: Any) -> None:
         console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+        name = PurePosixPath(url).name
+        columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
         with Progress(*columns, console=console, disable=not console.is_terminal) as self.bar:
-            self.task = self.bar.add_task(PurePosixPath(url).name, total=None)
+            self.task = self.bar.add_task(name, total=None)
             super().__call__(url, output_file, owner)
         size = os.path.getsize(output_file)
         if size < self.total:
