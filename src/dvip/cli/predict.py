@@ -14,7 +14,7 @@ import typer
 from dvip.batches import ALL, Part
 from dvip.cli.console import print_metrics, warn
 from dvip.cli.long_runs import file_of_part, rows_of_part
-from dvip.estimators.loading import load_with_table
+from dvip.estimators.serialisation import load_with_table
 from dvip.metrics import (
     add_totals,
     classification_metrics,

@@ -2,7 +2,7 @@
 
 from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
 from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor, SIPRegressor
-from dvip.estimators.loading import load
+from dvip.estimators.serialisation import load
 
 __all__ = [
     "DVIPClassifier",

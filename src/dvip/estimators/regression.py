@@ -69,8 +69,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         If an error or Ctrl-C ends it, the estimator is as it was before, except after
         `TrainingDiverged`, which keeps the last finite model.
         """
-        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
-        return self._fit(X, y, sample_weight, checkpoints)
+        with checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints:
+            return self._fit(X, y, sample_weight, checkpoints)
 
     def _fit_arrays(
         self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None

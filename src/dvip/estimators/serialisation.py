@@ -8,7 +8,8 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +19,42 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dvip import __version__
+from dvip.estimators.manifest import check_attributes, check_sizes
 from dvip.estimators.scales import Standardiser
-from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS
+from dvip.files import expanded
 from dvip.objectives import DeepModel
 from dvip.persistence import (
     MODEL,
     ModelFileError,
     arrays_of_tree,
+    check_numbers,
+    described_table,
+    in_a_line,
     read_folder,
     tree_from_arrays,
     write_model,
 )
-from dvip.processes import PROCESSES
+from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 from dvip.runtime import precision
+from dvip.tables import TableEncoder
 from dvip.training import CheckpointFolder, is_first_process, placement
 
 __all__ = [
     "checkpoint_folder",
     "encode_attributes",
     "encode_parameters",
-    "restore_estimator",
+    "load",
+    "load_with_table",
     "save_estimator",
     "training_identity",
     "training_seed",
 ]
 
 # Objects that may be parameters, by name; others are the user's own.
-_KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
-KNOWN_OBJECTS = {cls.__name__: cls for cls in _KNOWN}
+KNOWN_OBJECTS = {cls.__name__: cls for cls in (*PRIORS.values(), *LIKELIHOODS.values())}
+
+# Letters that a type of texts may have room for.
+MAX_TEXT = 10_000
 
 CHANGED = (
     "Parameters were changed after the model was trained and do not describe it any more: set them "
@@ -62,43 +71,70 @@ def save_estimator(
     """
     arrays: dict[str, np.ndarray] = {}
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
+    attributes = encode_attributes(estimator, fitted, arrays)
     content = {
         "dvip": __version__,
         "estimator": type(estimator).__name__,
         "parameters": encode_parameters(estimator),
-        "attributes": encode_attributes(estimator, fitted, arrays),
-        "table": table,
+        "attributes": attributes if table is None else attributes | described_table(table),
     }
     _check_parameters_of_the_model(estimator, arrays)
     write_model(path, content, arrays)
 
 
-def restore_estimator(
-    path: str | Path, estimators: Mapping[str, type], own_objects: Mapping[str, Any]
-) -> tuple[Any, Any]:
-    """The estimator that was saved at `path`, and its table encoding.
+def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
+    """The model that was saved at `path`. Nothing is executed.
 
-    `own_objects` gives the parameters that are of the user's own classes, which no file can hold.
+    `prior` and `likelihood` are needed only where the model has one of your own class: a file
+    cannot hold your code. They must be as those that the model was trained with.
     """
-    content, arrays = read_folder(Path(path), MODEL)
+    own_objects = {"prior": prior, "likelihood": likelihood}
+    content, arrays = read_folder(expanded(path), MODEL)
     try:
-        cls = estimators[content["estimator"]]
-        _check_needed(own_objects, content["parameters"])
-        parameters = {
-            name: _decode_parameter(name, value, own_objects)
-            for name, value in content["parameters"].items()
-        }
-        estimator = cls(**parameters)
-        for name, value in content["attributes"].items():
-            if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
-                setattr(estimator, name, _decode_attribute(name, value, arrays))
-        with precision(estimator.precision):
-            estimator.model_ = _fill_model(estimator, arrays)
+        return _restored(content, arrays, own_objects)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
-        raise ModelFileError(f"The model at {path} cannot be restored: {error}") from error
-    return estimator, content.get("table")
+    # Whatever a stranger wrote: there is no list of all that it may lead to.
+    except Exception as error:
+        lacking = "it lacks " if isinstance(error, KeyError) else ""
+        raise ModelFileError(
+            f"The model at {path} cannot be restored: {lacking}{in_a_line(error)}"
+        ) from error
+
+
+def load_with_table(path: str | Path) -> tuple[Any, Any]:
+    """The model at `path`, and how it encodes tables if the command line fitted it."""
+    estimator = load(path)
+    if not hasattr(estimator, "encoder_"):
+        return estimator, None
+    targets = list(getattr(estimator, "target_names_", ()))
+    return estimator, {**estimator.encoder_.to_json(), "targets": targets}
+
+
+def _restored(
+    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], own_objects: Mapping[str, Any]
+) -> Any:
+    """The estimator of a manifest. An error of any kind if it could not have been saved so."""
+    cls, parameters = ESTIMATORS[content["estimator"]], content["parameters"]
+    check_numbers({name: array for name, array in arrays.items() if name != "bound_history_"})
+    check_sizes(cls, parameters, arrays)
+    _check_needed(own_objects, parameters)
+    estimator: Any = cls(
+        **{name: _decode_parameter(name, value, own_objects) for name, value in parameters.items()}
+    )
+    estimator._check_parameters()
+    used = set()
+    for name, value in content["attributes"].items():
+        if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
+            setattr(estimator, name, _decode_attribute(name, value, arrays))
+            used |= {name, f"{name}.mean", f"{name}.scale"}
+    check_attributes(estimator)
+    with precision(estimator.precision):
+        estimator.model_ = _fill_model(estimator, arrays)
+        used |= arrays_of_tree("model_", estimator.model_).keys()
+    if not used.issuperset(arrays):
+        raise ValueError(f"arrays that the model does not have: {sorted(set(arrays) - used)}.")
+    return estimator
 
 
 def encode_parameters(estimator: Any) -> dict[str, Any]:
@@ -204,6 +240,8 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
     if isinstance(value, DeepModel):
         arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}
+    if isinstance(value, TableEncoder):
+        return {"kind": "encoder", "content": value.to_json()}
     if isinstance(value, Standardiser):
         arrays[f"{name}.mean"], arrays[f"{name}.scale"] = value.mean, value.scale
         return {"kind": "standardiser"}
@@ -224,25 +262,42 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
 
 def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     match value["kind"]:
+        case "encoder":
+            return TableEncoder.from_json(value["content"])
         case "standardiser":
             return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
         case "array":
             return arrays[name]
         case "texts":
-            return np.array(value["values"], dtype=value["dtype"])
+            return _texts(name, value["values"], value["dtype"])
         case "times":
-            return np.array(value["values"], dtype=np.int64).view(value["dtype"])
-        case "tuple":
-            return tuple(value["values"])
-        case "value":
+            dtype = np.dtype(value["dtype"])
+            if dtype.kind not in "mM":
+                raise ModelFileError(f"{name} is of the type {dtype}, which is no time.")
+            return np.array(value["values"], dtype=np.int64).view(dtype)
+        case "tuple" if isinstance(value["values"], list):
+            if all(isinstance(entry, str | int | float) for entry in value["values"]):
+                return tuple(value["values"])
+        case "value" if isinstance(value["value"], str | int | float | None):
             return value["value"]
-        case kind:
-            raise ModelFileError(f"{name} is of the unknown kind {kind!r}.")
+    raise ModelFileError(f"{name} is of an unknown kind: {in_a_line(value)}.")
+
+
+def _texts(name: str, values: Any, stored: Any) -> np.ndarray:
+    """Texts of a type with room for each of them, and not for much more."""
+    if not (isinstance(values, list) and all(isinstance(text, str) for text in values)):
+        raise ModelFileError(f"{name} holds something else than texts.")
+    dtype = np.dtype(stored)
+    longest = max(map(len, values), default=1)
+    fits = dtype.kind == "U" and longest <= dtype.itemsize // 4 <= max(longest, MAX_TEXT)
+    if not (fits or stored == "object"):
+        raise ModelFileError(f"{name} is of the type {in_a_line(stored)}, which does not fit it.")
+    return np.array(values, dtype=dtype)
 
 
 def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
-    inputs = np.zeros((1, estimator.n_features_in_), estimator.precision)
+    inputs = np.zeros((1, len(estimator.input_scaler_.mean)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
     return tree_from_arrays("model_", skeleton, arrays)
@@ -276,17 +331,21 @@ NOT_OF_THE_IDENTITY = (
 PREPARATION = ("input_scaler_", "target_scaler_", "target_shape_", "input_shape_", "classes_")
 
 
+@contextmanager
 def checkpoint_folder(
     checkpoint_dir: str | Path | None, checkpoint_every: int | None, resume: bool
-) -> CheckpointFolder | None:
-    """Where the checkpoints of a `fit` go, if it has any; the first process writes them."""
-    if checkpoint_dir is not None and not is_first_process():
-        return None
-    if checkpoint_dir is not None:
-        return CheckpointFolder(checkpoint_dir, checkpoint_every, resume=resume)
-    if checkpoint_every is not None or resume:
+) -> Iterator[CheckpointFolder | None]:
+    """Where the checkpoints of a `fit` go, if it has any; the first process writes them.
+
+    No other training can use the folder meanwhile.
+    """
+    if checkpoint_dir is None and (checkpoint_every is not None or resume):
         raise ValueError("checkpoint_every and resume need the folder, checkpoint_dir.")
-    return None
+    if checkpoint_dir is None or not is_first_process():
+        yield None
+        return
+    with CheckpointFolder.opened(checkpoint_dir, checkpoint_every, resume=resume) as folder:
+        yield folder
 
 
 def training_seed(random_state: Any, checkpoints: CheckpointFolder | None) -> int:
