@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 
 # Before SciPy is imported: scikit-learn checks array API input only if this is set.
@@ -40,6 +41,14 @@ def empty_cache(tmp_path, monkeypatch):
     monkeypatch.delenv("DVIP_DATA", raising=False)
     monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
     return tmp_path / "cache" / "dvip" / "data"
+
+
+@pytest.fixture
+def heeded_ctrl_c():
+    """Ctrl-C has its usual effect, which a shell takes from programs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="module")

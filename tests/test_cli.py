@@ -28,6 +28,7 @@ from dvip import (
 )
 from dvip.cli import app
 from dvip.cli.app import fit as fit_command
+from dvip.estimators.serialisation import load_with_table
 from dvip.processes import PROCESSES
 from dvip.tables import TableEncoder
 

@@ -6,7 +6,7 @@ import pytest
 from test_cli import patients, refuse, succeed
 
 from dvip import load
-from dvip.estimators.loading import load_with_table
+from dvip.estimators.serialisation import load_with_table
 from dvip.tables import RowSplit, TableEncoder, num_numbers, read_table, survey_table
 from dvip.tables.survey import row_ranks
 

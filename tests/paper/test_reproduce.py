@@ -181,7 +181,7 @@ def test_progress_estimates_the_time_left(capsys, monkeypatch):
     assert capsys.readouterr().err == f"[2/4] {first}: 5 s, about 2 min left\n"
 
 
-def test_ctrl_c_says_that_it_goes_on(tmp_path):
+def test_ctrl_c_says_that_it_goes_on(tmp_path, heeded_ctrl_c):
     process = reproduce_process(tmp_path, stderr=subprocess.PIPE)
     wait_until(lambda: list(tmp_path.rglob("*.json")))
     process.send_signal(signal.SIGINT)

@@ -153,9 +153,11 @@ class DeepEstimator(ModelBuilder):
         -------
         self
         """
-        checkpoints = checkpoint_folder(checkpoint_dir, checkpoint_every, resume)
-        with self._undone_on_failure():
-            self._check_parameters()
+        with (
+            checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints,
+            self._undone_on_failure(),
+        ):
+            self.check_parameters()
             if isinstance(X, Source):
                 self._fit_source(X, y, sample_weight, checkpoints)
             else:
@@ -303,7 +305,7 @@ class DeepEstimator(ModelBuilder):
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         """Visits each row once; the first call makes the model, at the scales of its rows."""
         with self._undone_on_failure():
-            self._check_parameters()  # they may have changed since the last call
+            self.check_parameters()  # they may have changed since the last call
             first = not hasattr(self, "model_")
             X, y = self._checked(X, y, reset=first)
             weights = self._checked_weights(sample_weight, X)

@@ -75,7 +75,8 @@ class ModelBuilder(InputReader):
         """Where a layer's posterior scale starts. The last layer starts at its prior."""
         return 1.0 if index == self.n_layers - 1 else self._inner_q_scale
 
-    def _check_parameters(self) -> None:
+    def check_parameters(self) -> None:
+        """Raises an error, which says what to do, unless the parameters make sense."""
         for name in self._counts:
             check_count(name, getattr(self, name))
         for name in ("max_iter", "n_training_samples"):

@@ -35,8 +35,9 @@ class ImplicitProcessEstimator(DeepEstimator):
 
     _counts: ClassVar[tuple[str, ...]] = (*DeepEstimator._counts, "n_prior_samples")
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raises an error, which says what to do, unless the parameters make sense."""
+        super().check_parameters()
         if self.n_prior_samples < 2:
             raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
         if self.n_inducing is not None:

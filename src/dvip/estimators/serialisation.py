@@ -7,9 +7,9 @@ The network is rebuilt from the parameters and its arrays are filled in.
 import dataclasses
 import hashlib
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +19,24 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from dvip import __version__
+from dvip.estimators.manifest import check_attributes, check_sizes
 from dvip.estimators.scales import Standardiser
+from dvip.files import expanded
 from dvip.objectives import DeepModel
 from dvip.persistence import (
     MODEL,
     ModelFileError,
     arrays_of_tree,
+    check_numbers,
+    described_table,
+    in_a_line,
     read_folder,
     tree_from_arrays,
     write_model,
 )
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 from dvip.runtime import precision
+from dvip.tables import TableEncoder
 from dvip.training import CheckpointFolder, is_first_process, placement
 
 __all__ = [
@@ -39,11 +45,13 @@ __all__ = [
     "encode_parameters",
     "load",
     "load_with_table",
-    "restore_estimator",
     "save_estimator",
     "training_identity",
     "training_seed",
 ]
+
+# Letters that a type of texts may have room for.
+MAX_TEXT = 10_000
 
 CHANGED = (
     "Parameters were changed after the model was trained and do not describe it any more: set them "
@@ -60,43 +68,15 @@ def save_estimator(
     """
     arrays: dict[str, np.ndarray] = {}
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
+    attributes = encode_attributes(estimator, fitted, arrays)
     content = {
         "dvip": __version__,
         "estimator": type(estimator).__name__,
         "parameters": encode_parameters(estimator),
-        "attributes": encode_attributes(estimator, fitted, arrays),
-        "table": table,
+        "attributes": attributes if table is None else attributes | described_table(table),
     }
     _check_parameters_of_the_model(estimator, arrays)
     write_model(path, content, arrays)
-
-
-def restore_estimator(
-    path: str | Path, estimators: Mapping[str, type], own_objects: Mapping[str, Any]
-) -> tuple[Any, Any]:
-    """The estimator that was saved at `path`, and its table encoding.
-
-    `own_objects` gives the parameters that are of the user's own classes, which no file can hold.
-    """
-    content, arrays = read_folder(Path(path), MODEL)
-    try:
-        cls = estimators[content["estimator"]]
-        _check_needed(own_objects, content["parameters"])
-        parameters = {
-            name: _decode_parameter(name, value, own_objects)
-            for name, value in content["parameters"].items()
-        }
-        estimator = cls(**parameters)
-        for name, value in content["attributes"].items():
-            if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
-                setattr(estimator, name, _decode_attribute(name, value, arrays))
-        with precision(estimator.precision):
-            estimator.model_ = _fill_model(estimator, arrays)
-    except ModelFileError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, MemoryError) as error:
-        raise ModelFileError(f"The model at {path} cannot be restored: {error}") from error
-    return estimator, content.get("table")
 
 
 def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
@@ -105,17 +85,62 @@ def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
     `prior` and `likelihood` are needed only where the model has one of your own class: a file
     cannot hold your code. They must be as those that the model was trained with.
     """
-    return load_with_table(path, prior=prior, likelihood=likelihood)[0]
+    own_objects = {"prior": prior, "likelihood": likelihood}
+    content, arrays = read_folder(expanded(path), MODEL)
+    try:
+        return _restored(content, arrays, own_objects)
+    except ModelFileError:
+        raise
+    # Whatever a stranger wrote: there is no list of all that it may lead to.
+    except Exception as error:
+        lacking = "it lacks " if isinstance(error, KeyError) else ""
+        raise ModelFileError(
+            f"The model at {path} cannot be restored: {lacking}{in_a_line(error)}"
+        ) from error
 
 
-def load_with_table(path: str | Path, **own_objects: Any) -> tuple[Any, Any]:
+def load_with_table(path: str | Path) -> tuple[Any, Any]:
     """The model at `path`, and how it encodes tables if the command line fitted it."""
-    return restore_estimator(path, ESTIMATORS, own_objects)
+    estimator = load(path)
+    if not hasattr(estimator, "encoder_"):
+        return estimator, None
+    targets = list(getattr(estimator, "target_names_", ()))
+    return estimator, {**estimator.encoder_.to_json(), "targets": targets}
 
 
-def _known_objects() -> dict[str, type]:
-    """Objects that may be parameters, by the name of their class; others are the user's own."""
-    return {cls.__name__: cls for registry in (PRIORS, LIKELIHOODS) for cls in registry.values()}
+def _restored(
+    content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], own_objects: Mapping[str, Any]
+) -> Any:
+    """The estimator of a manifest. An error of any kind if it could not have been saved so."""
+    cls, parameters = ESTIMATORS[content["estimator"]], content["parameters"]
+    check_numbers({name: array for name, array in arrays.items() if name != "bound_history_"})
+    check_sizes(cls, parameters, arrays)
+    _check_needed(own_objects, parameters)
+    estimator: Any = cls(
+        **{name: _decode_parameter(name, value, own_objects) for name, value in parameters.items()}
+    )
+    estimator.check_parameters()
+    used = set()
+    for name, value in content["attributes"].items():
+        if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
+            setattr(estimator, name, _decode_attribute(name, value, arrays))
+            used |= {name, f"{name}.mean", f"{name}.scale"}
+    check_attributes(estimator)
+    with precision(estimator.precision):
+        estimator.model_ = _fill_model(estimator, arrays)
+        used |= arrays_of_tree("model_", estimator.model_).keys()
+    if not used.issuperset(arrays):
+        raise ValueError(f"arrays that the model does not have: {sorted(set(arrays) - used)}.")
+    return estimator
+
+
+def _known_object(name: str) -> type | None:
+    """The class of that name that may be a parameter; others are the user's own."""
+    for registry in (PRIORS, LIKELIHOODS):
+        for entry, cls in zip(registry, registry.classes, strict=True):
+            if cls == name:
+                return registry[entry]
+    return None
 
 
 def encode_parameters(estimator: Any) -> dict[str, Any]:
@@ -132,7 +157,7 @@ def _encode_parameter(value: Any) -> Any:
         return [_encode_parameter(entry) for entry in value]
     if isinstance(value, eqx.Module):
         name = type(value).__name__
-        if _known_objects().get(name) is not type(value):
+        if _known_object(name) is not type(value):
             # How it looks tells it from another of its class.
             return {"own_object": name, "looks": _looks(value)}
         options = {
@@ -172,7 +197,10 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
         _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
-    return _known_objects()[value["object"]](**options)
+    known = _known_object(value["object"])
+    if known is None:
+        raise ModelFileError(f"The model's {name} is of the unknown class {value['object']!r}.")
+    return known(**options)
 
 
 def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -221,6 +249,8 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
     if isinstance(value, DeepModel):
         arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}
+    if isinstance(value, TableEncoder):
+        return {"kind": "encoder", "content": value.to_json()}
     if isinstance(value, Standardiser):
         arrays[f"{name}.mean"], arrays[f"{name}.scale"] = value.mean, value.scale
         return {"kind": "standardiser"}
@@ -241,25 +271,42 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
 
 def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     match value["kind"]:
+        case "encoder":
+            return TableEncoder.from_json(value["content"])
         case "standardiser":
             return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
         case "array":
             return arrays[name]
         case "texts":
-            return np.array(value["values"], dtype=value["dtype"])
+            return _texts(name, value["values"], value["dtype"])
         case "times":
-            return np.array(value["values"], dtype=np.int64).view(value["dtype"])
-        case "tuple":
-            return tuple(value["values"])
-        case "value":
+            dtype = np.dtype(value["dtype"])
+            if dtype.kind not in "mM":
+                raise ModelFileError(f"{name} is of the type {dtype}, which is no time.")
+            return np.array(value["values"], dtype=np.int64).view(dtype)
+        case "tuple" if isinstance(value["values"], list):
+            if all(isinstance(entry, str | int | float) for entry in value["values"]):
+                return tuple(value["values"])
+        case "value" if isinstance(value["value"], str | int | float | None):
             return value["value"]
-        case kind:
-            raise ModelFileError(f"{name} is of the unknown kind {kind!r}.")
+    raise ModelFileError(f"{name} is of an unknown kind: {in_a_line(value)}.")
+
+
+def _texts(name: str, values: Any, stored: Any) -> np.ndarray:
+    """Texts of a type with room for each of them, and not for much more."""
+    if not (isinstance(values, list) and all(isinstance(text, str) for text in values)):
+        raise ModelFileError(f"{name} holds something else than texts.")
+    dtype = np.dtype(stored)
+    longest = max(map(len, values), default=1)
+    fits = dtype.kind == "U" and longest <= dtype.itemsize // 4 <= max(longest, MAX_TEXT)
+    if not (fits or stored == "object"):
+        raise ModelFileError(f"{name} is of the type {in_a_line(stored)}, which does not fit it.")
+    return np.array(values, dtype=dtype)
 
 
 def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
-    inputs = np.zeros((1, math.prod(estimator.input_shape_)), estimator.precision)
+    inputs = np.zeros((1, len(estimator.input_scaler_.mean)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator.build_model(inputs))
     return tree_from_arrays("model_", skeleton, arrays)
@@ -293,17 +340,21 @@ NOT_OF_THE_IDENTITY = (
 PREPARATION = ("input_scaler_", "target_scaler_", "target_shape_", "input_shape_", "classes_")
 
 
+@contextmanager
 def checkpoint_folder(
     checkpoint_dir: str | Path | None, checkpoint_every: int | None, resume: bool
-) -> CheckpointFolder | None:
-    """Where the checkpoints of a `fit` go, if it has any; the first process writes them."""
-    if checkpoint_dir is not None and not is_first_process():
-        return None
-    if checkpoint_dir is not None:
-        return CheckpointFolder(checkpoint_dir, checkpoint_every, resume=resume)
-    if checkpoint_every is not None or resume:
+) -> Iterator[CheckpointFolder | None]:
+    """Where the checkpoints of a `fit` go, if it has any; the first process writes them.
+
+    No other training can use the folder meanwhile.
+    """
+    if checkpoint_dir is None and (checkpoint_every is not None or resume):
         raise ValueError("checkpoint_every and resume need the folder, checkpoint_dir.")
-    return None
+    if checkpoint_dir is None or not is_first_process():
+        yield None
+        return
+    with CheckpointFolder.opened(checkpoint_dir, checkpoint_every, resume=resume) as folder:
+        yield folder
 
 
 def training_seed(random_state: Any, checkpoints: CheckpointFolder | None) -> int:

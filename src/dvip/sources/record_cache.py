@@ -21,14 +21,14 @@ from typing import Any
 import numpy as np
 import pooch
 
-from dvip.files import lock, why_not_writable
+from dvip.files import expanded, lock, why_not_writable
 from dvip.sources.records import ColumnStatistics, RowsContent, Targets, write_rows
 from dvip.sources.source import Source
 
 __all__ = ["cached_rows"]
 
 # Changes when files of older versions cannot be read any more.
-FORMAT = 1
+FORMAT = 2
 # Caches that are kept; those that were used longest ago make room.
 MAX_KEPT = 3
 # A folder under construction that nothing was written to for so many seconds is of a process that
@@ -74,7 +74,7 @@ def _folder(source: Source, targets: Targets, dtype: str) -> Path | None:
     if chosen == "off" or fingerprint is None:
         return None
     key = [FORMAT, dtype, targets.kind, fingerprint]
-    return Path(chosen) / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+    return expanded(chosen) / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
 
 
 def _can_be_made(folder: Path) -> bool:
@@ -103,7 +103,13 @@ def _make(
         complete.mkdir()
         for name in ("rows.bin", "rows.json"):
             os.replace(Path(temporary) / name, complete / name)
-        os.replace(complete, folder)
+        try:
+            os.replace(complete, folder)
+        except OSError:  # there is one now, again where there are no locks
+            made = _read(folder)
+            if made is None:
+                raise
+            return made
     return content
 
 
@@ -116,6 +122,7 @@ def _write(
     try:
         with open(path, "wb") as file:
             content = write_rows(source, targets, dtype, file, on_rows)
+        (folder / "rows.json").write_text(_sealed(_to_json(content)))
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(path)):
             raise
@@ -126,7 +133,6 @@ def _write(
         ) from error
     if source.fingerprint() != before:
         raise ValueError("The files of the source changed while they were read: start again.")
-    (folder / "rows.json").write_text(json.dumps(_to_json(content)))
     return path, content
 
 
@@ -150,13 +156,13 @@ def _check_space(source: Source, dtype: str, folder: Path) -> None:
 def _read(folder: Path) -> RowsContent | None:
     """What a cache holds; None if there is none, or it is damaged."""
     try:
-        content = _from_json(json.loads((folder / "rows.json").read_text()))
+        content = _from_json(_unsealed((folder / "rows.json").read_text()))
         checksum = 0
         with open(folder / "rows.bin", "rb") as file:
             while data := file.read(BYTES_AT_ONCE):
                 checksum = zlib.crc32(data, checksum)
             size = file.tell()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     complete = size == content.num_rows * content.row_bytes and checksum == content.checksum
     return content if complete else None
@@ -175,6 +181,19 @@ def _make_room(root: Path) -> None:
     abandoned = [path for path in making if age(path) > ABANDONED_AFTER]
     for path in (*kept[MAX_KEPT - 1 :], *abandoned):
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _sealed(values: dict[str, Any]) -> str:
+    """JSON with a checksum."""
+    text = json.dumps(values)
+    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}"
+
+
+def _unsealed(text: str) -> dict[str, Any]:
+    digest, _, content = text.partition("\n")
+    if hashlib.sha256(content.encode()).hexdigest() != digest:
+        raise ValueError("The checksum does not match.")
+    return json.loads(content)
 
 
 def _to_json(content: RowsContent) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -20,8 +21,15 @@ from typing import Any
 import numpy as np
 
 from dvip import __version__
-from dvip.files import why_not_writable
-from dvip.persistence import CHECKPOINT, CheckpointError, read_folder, write_folder
+from dvip.files import expanded, lock, why_not_writable
+from dvip.persistence import (
+    CHECKPOINT,
+    CheckpointError,
+    check_numbers,
+    in_a_line,
+    read_folder,
+    write_folder,
+)
 
 __all__ = [
     "Checkpoint",
@@ -74,19 +82,62 @@ def steps_of(folder: Path) -> list[int]:
     return [step for step, path in places if (path / CHECKPOINT.manifest).exists()]
 
 
-def check_usable(folder: Path, *, resume: bool) -> None:
+def check_usable(folder: str | Path, *, resume: bool) -> None:
     """Raises an error if nothing can be written in a folder, or if it would replace something."""
+    folder = expanded(folder)
+    _check_writable(folder)
+    if folder.is_dir():
+        with _in_use(folder):
+            _check_new(folder, resume=resume)
+
+
+def _check_writable(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is a file; checkpoints need a folder.")
     reason = why_not_writable(folder)
     if reason is not None:
         raise CheckpointError(reason)
+
+
+def _check_new(folder: Path, *, resume: bool) -> None:
     steps = steps_of(folder)
     if steps and not resume:
         raise CheckpointError(
             f"{folder} holds checkpoints up to step {steps[0]:,}: resume that training, or choose "
             "another folder for a new one."
         )
+
+
+@contextmanager
+def _in_use(folder: Path) -> Iterator[None]:
+    """Within it, no other training can use the folder; an error if one does."""
+    with lock(folder, wait=False) as free:
+        if not free:
+            raise CheckpointError(
+                f"{folder} is in use by another training that still runs: wait for its end, or "
+                "choose another folder."
+            )
+        yield
+
+
+def _read(folder: Path, step: int) -> Checkpoint:
+    """A checkpoint of a folder, if it is one in all its parts."""
+    path = _place(folder, step)
+    content, arrays = read_folder(path, CHECKPOINT)
+    try:
+        training, bounds = content["training"], arrays["bounds"]
+        steps_at_once, most = training["steps_at_once"], training["max_iter"]
+        counts = (content["step"], steps_at_once, most, training["seed"] + 1)
+        if not all(type(count) is int and 1 <= count <= 2**31 for count in counts):
+            raise ValueError("its steps or its seed are no such numbers.")
+        done = steps_at_once * len(bounds)
+        if not (bounds.ndim == 1 and step == content["step"] == min(done, most)):
+            raise ValueError(f"what it holds is not of step {step:,}.")
+        # A square of a large gradient may be too large for a number.
+        check_numbers(arrays, may_be_infinite=".optimiser")
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is no checkpoint: {in_a_line(error)}") from error
+    return Checkpoint(step, training, arrays)
 
 
 class CheckpointFolder:
@@ -97,20 +148,32 @@ class CheckpointFolder:
 
         `every` is the number of steps between two checkpoints; by default there is one a minute.
         """
-        self.folder, self.every = Path(folder), every
+        self.folder, self.every = expanded(folder), every
         if every is not None and not (isinstance(every, Integral) and every >= 1):
             raise ValueError(f"checkpoint_every={every!r} must be a whole number of at least 1.")
-        check_usable(self.folder, resume=resume)
+        _check_writable(self.folder)
+        _check_new(self.folder, resume=resume)
         self.resumed = self._newest_intact()
         self._last_step = self.resumed.step if self.resumed else 0
         self._last_time = time.monotonic()
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls, folder: str | Path, every: int | None = None, *, resume: bool = False
+    ) -> Iterator["CheckpointFolder"]:
+        """The folder for one training alone, which ends with this: a second one is refused."""
+        path = expanded(folder)
+        _check_writable(path)
+        path.mkdir(parents=True, exist_ok=True)
+        with _in_use(path):
+            yield cls(path, every, resume=resume)
 
     def _newest_intact(self) -> Checkpoint | None:
         damages = []
         for step in steps_of(self.folder):
             try:
-                content, arrays = read_folder(_place(self.folder, step), CHECKPOINT)
-                checkpoint = Checkpoint(content["step"], content["training"], arrays)
+                checkpoint = _read(self.folder, step)
             except CheckpointError as error:
                 damages.append(str(error))
                 continue
@@ -200,7 +263,7 @@ def _differences(before: Any, now: Any, name: str = "") -> list[str]:
         ]
     if before == now:
         return []
-    return [WITHOUT_VALUES.get(name, f"{name} was {before!r} and is {now!r}")]
+    return [WITHOUT_VALUES.get(name, f"{name} was {in_a_line(repr(before))} and is {now!r}")]
 
 
 class HeldBackSignals:

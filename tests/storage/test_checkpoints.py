@@ -272,7 +272,7 @@ def test_full_disk(undisturbed, stopped, monkeypatch, function):
 
 
 @pytest.fixture
-def handlers():
+def handlers(heeded_ctrl_c):
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
     yield

@@ -111,6 +111,7 @@ def test_killed_twice(table, undisturbed, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.usefixtures("heeded_ctrl_c")
 def test_stopped_by_a_signal(table, undisturbed, tmp_path, monkeypatch, number, code):
     """The command that is shown ends with the same model."""
     out, checkpoints = tmp_path / "model", tmp_path / "checkpoints"

@@ -262,8 +262,9 @@ def test_foreign_arrays(saved, content):
 
 def test_newer_version(saved):
     manifest = manifest_of(saved)
-    (saved / "model.json").write_text(json.dumps({**manifest, "version": 2}))
-    refuse(saved, r"version 2, this dvip reads 1.*newer")
+    for version in (3, 0, 2.0, True, "2", None):
+        (saved / "model.json").write_text(json.dumps({**manifest, "version": version}))
+        refuse(saved, rf"version {version!r}, this dvip reads 1 to 2.*newer")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])

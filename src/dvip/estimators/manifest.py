@@ -1,0 +1,100 @@
+"""What the manifest of a saved model may hold.
+
+All of it is checked before a model is made of it: a wrong number would otherwise be found by a
+prediction, or ask for all the memory there is.
+"""
+
+import inspect
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from dvip.estimators.scales import Standardiser
+
+__all__ = ["check_attributes", "check_sizes"]
+
+# Parameters whose size nothing in the file confirms, and what they may be at most.
+UNCONFIRMED = {
+    "max_iter": 2**31,
+    "batch_size": 2**31,
+    "random_state": 2**32,
+    "n_training_samples": 10**6,
+    "n_predictive_samples": 10**6,
+}
+# Options of priors, such as a number of frequencies.
+MAX_OPTION = 10**6
+
+
+def check_sizes(cls: type, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Numbers and lists among the parameters are no larger than the arrays that they describe."""
+    defaults = inspect.signature(cls).parameters
+    num_numbers = sum(array.size for array in arrays.values())
+    for name, value in parameters.items():
+        largest = UNCONFIRMED.get(name, len(arrays) if name == "n_layers" else num_numbers)
+        _check_value(name, value, largest, len(arrays))
+        is_flag = isinstance(defaults[name].default, bool)
+        if is_flag and not isinstance(value, bool | list):
+            raise ValueError(f"{name}={value!r} must be True or False.")
+    seed = parameters.get("random_state")
+    if seed is not None and (type(seed) is not int or seed < 0):
+        raise ValueError(f"random_state={seed!r} must be a whole number of at least 0.")
+
+
+def _check_value(name: str, value: Any, largest: float, longest: int) -> None:
+    """Raises an error for a number beyond `largest`, or lists of more than `longest` entries."""
+    if isinstance(value, dict):
+        for key, entry in value.get("options", {}).items():
+            _check_value(f"{name}.{key}", entry, MAX_OPTION, longest)
+    elif isinstance(value, list):
+        if len(value) > longest:
+            raise ValueError(f"{name} has {len(value):,} entries, more than the model has arrays.")
+        for entry in value:
+            _check_value(name, entry, largest, longest)
+    elif isinstance(value, int | float) and not abs(value) <= largest:
+        raise ValueError(f"{name}={value!r} is no size of this model.")
+
+
+def check_attributes(estimator: Any) -> None:
+    """Raises an error unless the fitted attributes are there and agree with each other."""
+    counts = {"n_features_in_": 1, "n_iter_": 0, "n_samples_seen_": 0, "seed_": 0}
+    for name, least in counts.items():
+        value = getattr(estimator, name)
+        if type(value) is not int or not least <= value < (2**31 if name == "seed_" else 2**63):
+            raise ValueError(f"{name}={value!r} is no such number.")
+    num_inputs = len(estimator.input_scaler_.mean)
+    _check_scaler(estimator, "input_scaler_", estimator.input_shape_)
+    if estimator.n_features_in_ != num_inputs and not hasattr(estimator, "encoder_"):
+        raise ValueError(f"{estimator.n_features_in_:,} inputs, {num_inputs:,} scales.")
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and names.shape != (estimator.n_features_in_,):
+        raise ValueError(f"{len(names):,} names of {estimator.n_features_in_:,} inputs.")
+    if np.ndim(estimator.bound_history_) != 1 or estimator.bound_history_.dtype.kind != "f":
+        raise ValueError("bound_history_ is no row of numbers.")
+    if is_classifier(estimator):
+        _check_classes(estimator.classes_)
+    else:
+        _check_scaler(estimator, "target_scaler_", estimator.target_shape_)
+
+
+def _check_scaler(estimator: Any, name: str, shape: Any) -> None:
+    scaler = getattr(estimator, name)
+    if not (isinstance(shape, tuple) and all(type(size) is int and size >= 1 for size in shape)):
+        raise ValueError(f"{shape!r} is no shape.")
+    if not isinstance(scaler, Standardiser):
+        raise ValueError(f"{name} is no scale.")
+    for array in (scaler.mean, scaler.scale):
+        if array.shape != (math.prod(shape),) or array.dtype != np.float64:
+            raise ValueError(f"{name} is {array.dtype}{array.shape} for the shape {shape!r}.")
+    # Variances are squares of it.
+    if not (np.all(scaler.scale > 0) and np.all(scaler.scale < 1e150)):
+        raise ValueError(f"{name} has scales that are not positive, or too large.")
+
+
+def _check_classes(classes: Any) -> None:
+    if not (isinstance(classes, np.ndarray) and classes.ndim == 1 and len(classes) >= 2):
+        raise ValueError("classes_ is no list of classes.")
+    if not np.array_equal(np.unique(classes), classes):
+        raise ValueError("classes_ are not in order, or some are there twice.")
