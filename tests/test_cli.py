@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from dvip.estimators.loading import load_with_table
 from sklearn.datasets import load_diabetes, load_iris
 from typer.testing import CliRunner
 

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from dvip.training import LostProcess as LostProcess
     from dvip.training import TrainingDiverged as TrainingDiverged
 
-__all__ = sorted(_HOMES)  # type: ignore[misc]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -35,7 +35,7 @@ from dvip.persistence import (
     write_model,
 )
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
-from dvip.runtime import precision
+from dvip.runtime import precision, use_compilation_cache
 from dvip.tables import TableEncoder
 from dvip.training import CheckpointFolder, is_first_process, placement
 
@@ -85,6 +85,7 @@ def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
     `prior` and `likelihood` are needed only where the model has one of your own class: a file
     cannot hold your code. They must be as those that the model was trained with.
     """
+    use_compilation_cache()
     own_objects = {"prior": prior, "likelihood": likelihood}
     content, arrays = read_folder(expanded(path), MODEL)
     try:
