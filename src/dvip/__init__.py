@@ -4,35 +4,32 @@ import importlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from dvip.registry import PRIORS
+
 __version__ = version("dvip")
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
+    **PRIORS.classes,
     "ArraySource": "dvip.sources",
-    "BayesianNeuralNetwork": "dvip.processes",
     "Block": "dvip.sources",
     "CheckpointError": "dvip.persistence",
     "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
-    "Convolutional": "dvip.processes",
     "DVIPClassifier": "dvip.estimators",
     "DVIPRegressor": "dvip.estimators",
     "DeepGPClassifier": "dvip.estimators",
     "DeepGPRegressor": "dvip.estimators",
     "GaussianMixture": "dvip.distributions",
-    "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
     "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
-    "NeuralSampler": "dvip.processes",
     "Probit": "dvip.likelihoods",
-    "Recurrent": "dvip.processes",
     "RobustMax": "dvip.likelihoods",
     "SIPRegressor": "dvip.estimators",
     "Source": "dvip.sources",
     "TrainingDiverged": "dvip.training",
-    "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
     "open_source": "dvip.sources",
 }
@@ -49,15 +46,13 @@ if TYPE_CHECKING:
     )
     from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
     from dvip.persistence import CheckpointError, ModelFileError
-    from dvip.processes import (
-        BayesianNeuralNetwork,
-        Convolutional,
-        GaussianProcess,
-        ImplicitProcess,
-        NeuralSampler,
-        Recurrent,
-        WarpedGaussianProcess,
-    )
+    from dvip.processes import ImplicitProcess
+    from dvip.processes.bnn import BayesianNeuralNetwork
+    from dvip.processes.convolutional import Convolutional
+    from dvip.processes.gp import GaussianProcess
+    from dvip.processes.neural_sampler import NeuralSampler
+    from dvip.processes.recurrent import Recurrent
+    from dvip.processes.warped_gp import WarpedGaussianProcess
     from dvip.sources import ArraySource, Block, Source, open_source
     from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dvip.likelihoods import RobustMax, robustmax
+from dvip import RobustMax
+from dvip.likelihoods import robustmax
 from dvip.prediction import MAX_ROW_SAMPLES, MAX_ROWS, rows_at_once
 
 LIKELIHOOD = RobustMax(error=0.01)

@@ -16,7 +16,8 @@ from dvip.kernels import EmpiricalKernel
 from dvip.layers import Layer, SIPLayer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Classification
 from dvip.network import MakeLayer
-from dvip.processes import PROCESSES, ImplicitProcess
+from dvip.processes import ImplicitProcess
+from dvip.registry import PRIORS
 
 __all__ = ["DVIPClassifier", "DVIPRegressor", "SIPRegressor"]
 
@@ -156,10 +157,9 @@ class _DVIP(DeepEstimator):
 def _process(prior: Any) -> ImplicitProcess:
     if isinstance(prior, ImplicitProcess):
         return prior
-    if isinstance(prior, str) and prior in PROCESSES:
-        return PROCESSES[prior]()
-    known = ", ".join(repr(name) for name in PROCESSES)
-    raise ValueError(f"prior={prior!r} is not known: use {known} or an ImplicitProcess object.")
+    if isinstance(prior, str) and prior in PRIORS:
+        return PRIORS[prior]()
+    raise ValueError(f"{PRIORS.unknown(prior)} or an ImplicitProcess object.")
 
 
 # Type and meaning of the parameters that are DVIP's own.

@@ -6,6 +6,7 @@ The network is rebuilt from the parameters and its arrays are filled in.
 
 import dataclasses
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -19,7 +20,6 @@ from sklearn.utils import check_random_state
 
 from dvip import __version__
 from dvip.estimators.scales import Standardiser
-from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS
 from dvip.objectives import DeepModel
 from dvip.persistence import (
     MODEL,
@@ -29,7 +29,7 @@ from dvip.persistence import (
     tree_from_arrays,
     write_model,
 )
-from dvip.processes import PROCESSES
+from dvip.registry import LIKELIHOODS, PRIORS
 from dvip.runtime import precision
 from dvip.training import CheckpointFolder, is_first_process, placement
 
@@ -42,10 +42,6 @@ __all__ = [
     "training_identity",
     "training_seed",
 ]
-
-# Objects that may be parameters, by name; others are the user's own.
-_KNOWN: list[type[eqx.Module]] = [*PROCESSES.values(), *CLASSIFICATION_LIKELIHOODS.values()]
-KNOWN_OBJECTS = {cls.__name__: cls for cls in _KNOWN}
 
 CHANGED = (
     "Parameters were changed after the model was trained and do not describe it any more: set them "
@@ -108,6 +104,14 @@ def encode_parameters(estimator: Any) -> dict[str, Any]:
     }
 
 
+def _known_object(name: str) -> type | None:
+    """An object that may be a parameter, by its class; others are the user's own."""
+    for registry in (PRIORS, LIKELIHOODS):
+        if name in registry.classes:
+            return getattr(importlib.import_module(registry.classes[name]), name)
+    return None
+
+
 def _encode_parameter(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
@@ -115,7 +119,7 @@ def _encode_parameter(value: Any) -> Any:
         return [_encode_parameter(entry) for entry in value]
     if isinstance(value, eqx.Module):
         name = type(value).__name__
-        if KNOWN_OBJECTS.get(name) is not type(value):
+        if _known_object(name) is not type(value):
             # How it looks tells it from another of its class.
             return {"own_object": name, "looks": _looks(value)}
         options = {
@@ -155,7 +159,10 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
         _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
-    return KNOWN_OBJECTS[value["object"]](**options)
+    known = _known_object(value["object"])
+    if known is None:
+        raise ModelFileError(f"The model's {name} is of the unknown class {value['object']!r}.")
+    return known(**options)
 
 
 def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:

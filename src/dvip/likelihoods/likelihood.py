@@ -59,7 +59,7 @@ class Classification(Likelihood):
 NUM_POINTS = 20
 
 
-def points_and_weights() -> tuple[np.ndarray, np.ndarray]:
+def _points_and_weights() -> tuple[np.ndarray, np.ndarray]:
     points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
     return points, weights / np.sqrt(2 * np.pi)
 
@@ -67,7 +67,7 @@ def points_and_weights() -> tuple[np.ndarray, np.ndarray]:
 def _nodes(
     mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
 ) -> tuple[Float[Array, "points *shape"], Float[np.ndarray, " points"]]:
-    points, weights = points_and_weights()
+    points, weights = _points_and_weights()
     column = jnp.asarray(points, mean.dtype).reshape(-1, *(1,) * mean.ndim)
     return mean + jnp.sqrt(variance) * column, weights
 

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float
 from scipy.special import log_ndtr, ndtri
 
 from dvip.likelihoods.likelihood import (
+    NUM_POINTS,
     Classification,
     Moments,
     gaussian_expectation,
-    points_and_weights,
 )
 
 __all__ = ["RobustMax"]
@@ -115,7 +115,7 @@ def _each_largest(mean: Moments, variance: Moments) -> Float[Array, "classes *sh
     num_classes, *shape = mean.shape
     # One long last axis: loops over it are fast.
     mean, std = (x.reshape(num_classes, -1) for x in (mean, jnp.sqrt(_floor(variance))))
-    points, weights = points_and_weights()
+    points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
     log_levels = log_ndtr(points)
     # A quantile lies between the highest of the classes' own at this level and at its C-th root.
     roots = -ndtri(-np.expm1(log_levels / num_classes))
@@ -129,7 +129,7 @@ def _each_largest(mean: Moments, variance: Moments) -> Float[Array, "classes *sh
         density = jnp.exp(-0.5 * jnp.square(scaled)) / (math.sqrt(2 * math.pi) * std)
         return jnp.sum(jnp.log(below), axis=0), density / below
 
-    def share(total: Array, xs: tuple[Array, Array, Array, Array]) -> tuple[Array, None]:
+    def share(total: Array, xs: tuple[Array, ...]) -> tuple[Array, None]:
         point, weight, log_level, root = xs
         low, high = (jnp.max(mean + std * place, axis=0) for place in (point, root))
 
@@ -143,6 +143,6 @@ def _each_largest(mean: Moments, variance: Moments) -> Float[Array, "classes *sh
         _, rate = log_below_and_rate(jax.lax.fori_loop(0, NEWTON_STEPS, newton, high))
         return total + weight * rate / jnp.sum(rate, axis=0), None
 
-    columns = (points, weights, log_levels, roots)
+    columns = (points, weights / weights.sum(), log_levels, roots)
     xs = tuple(jnp.asarray(column, mean.dtype) for column in columns)
     return jax.lax.scan(share, jnp.zeros_like(mean), xs)[0].reshape(num_classes, *shape)

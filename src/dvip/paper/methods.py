@@ -12,7 +12,7 @@ from dvip.estimators import (
     DVIPRegressor,
     SIPRegressor,
 )
-from dvip.processes import BayesianNeuralNetwork
+from dvip.processes.bnn import BayesianNeuralNetwork
 
 __all__ = ["METHODS", "Method"]
 
