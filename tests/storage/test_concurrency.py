@@ -164,7 +164,9 @@ def test_two_trainings_with_one_checkpoint_folder(tmp_path):
     folder = tmp_path / "checkpoints"
     with CheckpointFolder.opened(folder):
         for resume in (False, True):
-            with pytest.raises(CheckpointError, match="in use by another training.*wait") as caught:
+            with pytest.raises(
+                CheckpointError, match=r"in use by another training.*wait"
+            ) as caught:
                 DVIPRegressor(**LONG).fit(X, Y, checkpoint_dir=folder, resume=resume)
             assert "\n" not in str(caught.value)
             with pytest.raises(CheckpointError, match="in use"):
