@@ -21,9 +21,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 import hypothesis  # noqa: E402
 import pooch  # noqa: E402
 import pytest  # noqa: E402
-from toy_experiment import toy_runs  # noqa: E402
 
-from dvip.paper.runner import run_all  # noqa: E402
 from dvip.runtime import precision  # noqa: E402
 
 # The same examples in every run, and no folder of examples; the first of a shape is slow, as it
@@ -58,12 +56,3 @@ def double():
     """JAX computes in double precision for all tests of a module."""
     with precision("float64"):
         yield
-
-
-@pytest.fixture(scope="module")
-def toy_results(tmp_path_factory):
-    """Three finished runs of a generated dataset."""
-    folder = tmp_path_factory.mktemp("results")
-    outcomes = run_all(toy_runs(0, 1, 2), folder)
-    assert [outcome.state for outcome in outcomes] == ["done"] * 3
-    return folder

@@ -503,7 +503,7 @@ def dvip_process(*arguments):
     """The installed program, in a process of its own."""
     # A process that was started in the background may have been told to ignore Ctrl-C.
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = [sys.executable, "-c", f"{heeding}; from dvip.cli import main; main()"]
+    program = [sys.executable, "-c", f"{heeding}; from dvip.__main__ import main; main()"]
     return subprocess.Popen(
         [*program, *map(str, arguments)],
         stdout=subprocess.PIPE,

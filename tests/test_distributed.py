@@ -43,7 +43,7 @@ class Processes:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         options = ["--coordinator", f"127.0.0.1:{port}", "--num-processes", str(number)]
-        program = [sys.executable, "-c", "import dvip.cli; dvip.cli.main()"]
+        program = [sys.executable, "-m", "dvip"]
         self.processes = [
             subprocess.Popen(
                 [*program, *map(str, arguments), *options, "--process-id", str(index)],

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dvip import DVIPRegressor
-from dvip.cli import app
+from dvip.__main__ import app
 from dvip.data import DATASETS
 from dvip.processes import PROCESSES
 

@@ -10,11 +10,10 @@ from scipy import integrate, stats
 
 from dvip import GaussianMixture
 from dvip.metrics import (
-    add_totals,
+    ClassificationScores,
+    RegressionScores,
     classification_metrics,
-    regression_from_totals,
     regression_metrics,
-    regression_totals,
 )
 
 
@@ -64,13 +63,25 @@ def test_draws_of_the_distribution_itself_are_covered_as_often_as_promised():
 
 
 @given(st.integers(1, 39), st.sampled_from([(), (2,)]))
-def test_totals_of_blocks_add_up(rows, targets):
+def test_scores_of_blocks_add_up(rows, targets):
     distribution, y = mixture(targets=targets)
-    totals: dict[str, float] = {}
+    judged = RegressionScores()
     for part in (slice(0, rows), slice(rows, None)):
-        block = rows_of(distribution, part)
-        totals = add_totals(totals, regression_totals(block, y[part]))
-    assert regression_from_totals(totals) == pytest.approx(regression_metrics(distribution, y))
+        judged.add(rows_of(distribution, part), y[part])
+    assert judged.num_rows == len(y)
+    assert judged.metrics() == pytest.approx(regression_metrics(distribution, y))
+
+
+@pytest.mark.parametrize("num_classes", [2, 4])
+def test_scores_of_labels_add_up(num_classes):
+    random = np.random.default_rng(0)
+    probabilities = random.dirichlet(np.ones(num_classes), size=30)
+    classes = ["a", "b", "c", "d"][:num_classes]
+    labels = random.choice(classes, size=30).tolist()
+    judged = ClassificationScores(classes, label=str.upper)
+    for part in (slice(0, 11), slice(11, None)):
+        judged.add(probabilities[part], [label.lower() for label in labels[part]])
+    assert judged.metrics() == pytest.approx(classification_metrics(probabilities, labels, classes))
 
 
 def test_several_targets_are_pooled_but_judged_jointly_in_nll():

@@ -18,9 +18,8 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import multivariate_normal, norm
 
-from dvip import BayesianNeuralNetwork
+from dvip import BayesianNeuralNetwork, Gaussian, Probit
 from dvip.batches import Batch
-from dvip.likelihoods import Gaussian, Probit
 from dvip.network import DeepNetwork, Stage
 from dvip.objectives import DeepModel, bound
 from dvip.parameters import split_trainable
@@ -301,7 +300,7 @@ def test_deep_alpha_energy_grows_with_samples(deep):
 def test_the_bound_loses_the_regularisation_of_every_layer(alpha):
     def model(regularised):
         process = BayesianNeuralNetwork((4,), constrained=False, regularised=regularised)
-        return DeepModel(make_network(INPUTS, (3, 2), process=process), Gaussian.create(2))
+        return DeepModel(make_network(INPUTS, (3, 2), process=process), Gaussian().initialise(2))
 
     regularised, free = model(True), model(False)
     costs = [stage.layer.process.regularisation() for stage in regularised.network.stages]
@@ -320,7 +319,7 @@ def test_fresh_noise_is_redrawn_for_each_key():
         network = make_network(INPUTS, (1,))
         layer = network.stages[0].layer
         layer = type(layer)(**{**vars(layer), "fresh_noise": fresh})
-        return DeepModel(DeepNetwork((Stage(layer, 1),)), Gaussian.create(1))
+        return DeepModel(DeepNetwork((Stage(layer, 1),)), Gaussian().initialise(1))
 
     data = batch(ALL, TARGETS[:, :1])
     fixed = [float(evaluate(model(False), data, random_key(seed))) for seed in (0, 1)]

@@ -19,13 +19,12 @@ from scipy.linalg import solve_triangular
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-from dvip import BayesianNeuralNetwork
+from dvip import BayesianNeuralNetwork, Gaussian
 from dvip.batches import Batch
 from dvip.kernels import RBF, squared_distances
 from dvip.layers import SparseGPLayer
 from dvip.layers.layer import WhitenedGaussian
 from dvip.layers.sparse_gp import MAX_ROWS, initial_inducing_points
-from dvip.likelihoods import Gaussian
 from dvip.linear_algebra import inverse_factor
 from dvip.network import DeepNetwork, Stage
 from dvip.objectives import DeepModel, bound
@@ -241,7 +240,7 @@ def _optimal(points, inputs, targets):
     covariance = (covariance + covariance.T) / 2
     layer = _posterior_of(layer, covariance @ features @ targets / NOISE, covariance)
     likelihood = eqx.tree_at(
-        lambda part: part.log_variance, Gaussian.create(1), jnp.asarray([np.log(NOISE)])
+        lambda part: part.log_variance, Gaussian().initialise(1), jnp.asarray([np.log(NOISE)])
     )
     return DeepModel(DeepNetwork((Stage(layer, 1),)), likelihood)
 

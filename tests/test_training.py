@@ -10,9 +10,8 @@ import optax
 import pytest
 from examples import TINY, RandomWaves, make_network, random_key, regression_data
 
-from dvip import DVIPRegressor, ImplicitProcess, TrainingDiverged
+from dvip import DVIPRegressor, Gaussian, ImplicitProcess, TrainingDiverged
 from dvip.batches import ALL
-from dvip.likelihoods import Gaussian
 from dvip.objectives import DeepModel, bound
 from dvip.parameters import combine, split_trainable
 from dvip.runtime import precision
@@ -38,7 +37,7 @@ def array_data(num_rows=60, dtype=np.float32):
 def model(*widths, dtype="float32", **options):
     with precision(dtype):
         inputs = array_data(dtype=dtype).inputs
-        return DeepModel(make_network(inputs, widths, **options), Gaussian.create(widths[-1]))
+        return DeepModel(make_network(inputs, widths, **options), Gaussian().initialise(widths[-1]))
 
 
 def leaves(model):

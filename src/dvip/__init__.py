@@ -4,92 +4,70 @@ import importlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
+
 __version__ = version("dvip")
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
+    **ESTIMATORS.classes,
+    **PRIORS.classes,
+    **LIKELIHOODS.classes,
     "ArraySource": "dvip.sources",
-    "BayesianNeuralNetwork": "dvip.processes",
     "Block": "dvip.sources",
     "CheckpointError": "dvip.persistence",
     "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
-    "Convolutional": "dvip.processes",
-    "DVIPClassifier": "dvip.estimators",
-    "DVIPRegressor": "dvip.estimators",
-    "DeepGPClassifier": "dvip.estimators",
-    "DeepGPRegressor": "dvip.estimators",
+    "ExtrapolationWarning": "dvip.estimators.inputs",
     "GaussianMixture": "dvip.distributions",
-    "GaussianProcess": "dvip.processes",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
     "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
-    "NeuralSampler": "dvip.processes",
-    "Probit": "dvip.likelihoods",
-    "Recurrent": "dvip.processes",
-    "RobustMax": "dvip.likelihoods",
-    "SIPRegressor": "dvip.estimators",
+    "Predictive": "dvip.distributions",
+    "Regression": "dvip.likelihoods",
     "Source": "dvip.sources",
+    "TableEncoder": "dvip.tables",
     "TrainingDiverged": "dvip.training",
-    "WarpedGaussianProcess": "dvip.processes",
     "load": "dvip.estimators",
     "open_source": "dvip.sources",
 }
 
 if TYPE_CHECKING:
-    from dvip.distributions import GaussianMixture
-    from dvip.estimators import (
-        DeepGPClassifier,
-        DeepGPRegressor,
-        DVIPClassifier,
-        DVIPRegressor,
-        SIPRegressor,
-        load,
-    )
-    from dvip.likelihoods import Classification, Likelihood, Probit, RobustMax
-    from dvip.persistence import CheckpointError, ModelFileError
-    from dvip.processes import (
-        BayesianNeuralNetwork,
-        Convolutional,
-        GaussianProcess,
-        ImplicitProcess,
-        NeuralSampler,
-        Recurrent,
-        WarpedGaussianProcess,
-    )
-    from dvip.sources import ArraySource, Block, Source, open_source
-    from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged
+    from dvip.distributions import GaussianMixture as GaussianMixture
+    from dvip.distributions import Predictive as Predictive
+    from dvip.estimators import load as load
+    from dvip.estimators.deep_gp import DeepGPClassifier as DeepGPClassifier
+    from dvip.estimators.deep_gp import DeepGPRegressor as DeepGPRegressor
+    from dvip.estimators.implicit_processes import DVIPClassifier as DVIPClassifier
+    from dvip.estimators.implicit_processes import DVIPRegressor as DVIPRegressor
+    from dvip.estimators.inputs import ExtrapolationWarning as ExtrapolationWarning
+    from dvip.estimators.sparse_implicit import SIPRegressor as SIPRegressor
+    from dvip.likelihoods import Classification as Classification
+    from dvip.likelihoods import Likelihood as Likelihood
+    from dvip.likelihoods import Regression as Regression
+    from dvip.likelihoods.gaussian import Gaussian as Gaussian
+    from dvip.likelihoods.probit import Probit as Probit
+    from dvip.likelihoods.robustmax import RobustMax as RobustMax
+    from dvip.persistence import CheckpointError as CheckpointError
+    from dvip.persistence import ModelFileError as ModelFileError
+    from dvip.processes import ImplicitProcess as ImplicitProcess
+    from dvip.processes.bnn import BayesianNeuralNetwork as BayesianNeuralNetwork
+    from dvip.processes.convolutional import Convolutional as Convolutional
+    from dvip.processes.gp import GaussianProcess as GaussianProcess
+    from dvip.processes.neural_sampler import NeuralSampler as NeuralSampler
+    from dvip.processes.recurrent import Recurrent as Recurrent
+    from dvip.processes.warped_gp import WarpedGaussianProcess as WarpedGaussianProcess
+    from dvip.sources import ArraySource as ArraySource
+    from dvip.sources import Block as Block
+    from dvip.sources import Source as Source
+    from dvip.sources import open_source as open_source
+    from dvip.tables import TableEncoder as TableEncoder
+    from dvip.training import CheckpointWarning as CheckpointWarning
+    from dvip.training import LostProcess as LostProcess
+    from dvip.training import TrainingDiverged as TrainingDiverged
 
-__all__ = [
-    "ArraySource",
-    "BayesianNeuralNetwork",
-    "Block",
-    "CheckpointError",
-    "CheckpointWarning",
-    "Classification",
-    "Convolutional",
-    "DVIPClassifier",
-    "DVIPRegressor",
-    "DeepGPClassifier",
-    "DeepGPRegressor",
-    "GaussianMixture",
-    "GaussianProcess",
-    "ImplicitProcess",
-    "Likelihood",
-    "LostProcess",
-    "ModelFileError",
-    "NeuralSampler",
-    "Probit",
-    "Recurrent",
-    "RobustMax",
-    "SIPRegressor",
-    "Source",
-    "TrainingDiverged",
-    "WarpedGaussianProcess",
-    "load",
-    "open_source",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-__all__ = ["ALL", "ArrayData", "Batch", "Part", "read_ahead", "shuffled_rows"]
+__all__ = ["ALL", "ArrayData", "Batch", "Part", "padded_batches", "read_ahead", "shuffled_rows"]
 
 
 class Batch(NamedTuple):
@@ -95,6 +95,22 @@ class ArrayData:
         rows = shuffled_rows(self.num_rows, seed, start, count, self.order)
         rows = rows.reshape(num_steps, part.number, -1)[:, part.index]
         return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])
+
+
+def padded_batches(rows: Batch, batch_size: int, seed: tuple[int, int]) -> Batch:
+    """The rows in random order, each once, in batches with a leading step axis.
+
+    All have `batch_size` rows, whatever the number of rows, for one compilation: what is missing is
+    made up by rows of weight zero, and the weights of the others make up for that.
+    """
+    num_rows = len(rows.inputs)
+    order = np.random.default_rng(seed).permutation(num_rows)
+    parts = np.array_split(order, -(-num_rows // batch_size))
+    chosen = np.array([np.resize(part, batch_size) for part in parts])
+    counted = np.array([np.arange(batch_size) < len(part) for part in parts])
+    share = np.array([batch_size / len(part) for part in parts])[:, None]
+    weights = rows.weights[chosen] * (counted * share).astype(rows.weights.dtype)
+    return Batch(rows.inputs[chosen], rows.targets[chosen], weights)
 
 
 Piece = TypeVar("Piece")

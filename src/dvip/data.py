@@ -1,7 +1,7 @@
 """The paper's datasets, by the name that users know them by."""
 
-from dvip.paper.datasets import (
-    DATASETS,
+from dvip.paper.datasets.catalogue import DATASETS, load_split
+from dvip.paper.datasets.dataset import (
     Address,
     DataError,
     DataFile,
@@ -10,7 +10,6 @@ from dvip.paper.datasets import (
     Split,
     cache_folder,
     data_folders,
-    load_split,
 )
 
 __all__ = [

@@ -1,21 +1,25 @@
-"""What a regression user gets: the predictive distribution of y, a Gaussian mixture for each row.
+"""What a regression user gets: the predictive distribution of y for each row, a mixture.
 
 Equation 9 of the paper with the noise of the data added, on the scale of the user's targets.
 """
 
+import abc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import logsumexp, ndtr, ndtri
 from sklearn.utils import check_random_state
 
-__all__ = ["GaussianMixture", "VarianceParts"]
+__all__ = ["GaussianMixture", "Predictive", "VarianceParts"]
 
 # Pairs of components that the CRPS holds in memory at once.
 MAX_PAIRS = 2_000_000
+
+Rows = Float[np.ndarray, "rows *targets"]
+Components = Float[np.ndarray, "rows *targets components"]
 
 
 class VarianceParts(NamedTuple):
@@ -25,36 +29,238 @@ class VarianceParts(NamedTuple):
     function: np.ndarray
 
 
-@dataclass(frozen=True)
-class GaussianMixture:
-    """An equally weighted mixture of R Gaussians for each row, or for each row and target.
+class Predictive(abc.ABC):
+    """An equally weighted mixture of R components for each row, or for each row and target.
 
-    The last axis of `means` and `function_variances` holds the components. `noise_variance`
-    is added to every component: it is what would remain if the function were known.
+    A family of components says how they are distributed, in the methods whose names begin with
+    `_component`: each gives an array with a last axis for the components.
     """
 
-    means: Float[np.ndarray, "rows *targets components"]
-    function_variances: Float[np.ndarray, "rows *targets components"]
-    noise_variance: Float[np.ndarray, "*targets"]
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Rows, targets if there is an axis for them, and components."""
 
     @property
-    def _noise(self) -> Float[np.ndarray, "*targets 1"]:
-        return np.asarray(self.noise_variance, dtype=float)[..., None]
-
-    @property
-    def _stds(self) -> Float[np.ndarray, "rows *targets components"]:
-        return np.sqrt(self.function_variances + self._noise)
-
-    @property
-    def mean(self) -> Float[np.ndarray, "rows *targets"]:
+    @abc.abstractmethod
+    def mean(self) -> Rows:
         """The mean of y."""
-        return np.mean(self.means, axis=-1, dtype=float)
+
+    @abc.abstractmethod
+    def variance_parts(self) -> VarianceParts:
+        """The variance of y as noise of the data and uncertainty of the function.
+
+        Returns
+        -------
+        VarianceParts
+            `noise` is what would remain if the function were known, `function` the rest; each has
+            the shape of `mean`, and their sum is the variance.
+        """
+
+    @abc.abstractmethod
+    def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
+        """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2; lower is better.
+
+        Parameters
+        ----------
+        y : array of the shape of `mean`, or a number
+            What was observed.
+
+        Returns
+        -------
+        array of the shape of `mean`
+        """
+
+    @abc.abstractmethod
+    def target(self, index: int) -> Self:
+        """The distribution of one of several targets alone, without an axis for targets."""
+
+    @abc.abstractmethod
+    def _component_log_density(self, y: Components) -> Components: ...
+
+    @abc.abstractmethod
+    def _component_cdf(self, y: Components) -> Components: ...
+
+    @abc.abstractmethod
+    def _component_quantile(self, p: float) -> Components: ...
+
+    @abc.abstractmethod
+    def _component_sample(
+        self, chosen: Callable[[np.ndarray], np.ndarray], random: np.random.RandomState
+    ) -> np.ndarray:
+        """Draws of the components that `chosen` picks from an array of components."""
+
+    def __repr__(self) -> str:
+        targets = "".join(f"{number:,} targets, " for number in self.shape[1:-1])
+        return (
+            f"{type(self).__name__}({self.shape[0]:,} rows, {targets}{self.shape[-1]:,} components)"
+        )
 
     @property
-    def std(self) -> Float[np.ndarray, "rows *targets"]:
+    def std(self) -> Rows:
         """The standard deviation of y."""
         parts = self.variance_parts()
         return np.sqrt(parts.noise + parts.function)
+
+    def _aligned(self, y: Any) -> Components:
+        """`y` as an array with a component axis; a single value stands for every row."""
+        y = np.asarray(y, dtype=float)
+        shape = self.shape[:-1]
+        if y.shape == (*shape, 1) and len(shape) == 1:
+            y = y[:, 0]
+        try:
+            return np.broadcast_to(y, shape)[..., None]
+        except ValueError:
+            raise ValueError(f"y has shape {y.shape}, the prediction has {shape}.") from None
+
+    def log_prob(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, " rows"]:
+        """log p(y) of each row; several targets are judged jointly.
+
+        Parameters
+        ----------
+        y : array of the shape of `mean`, or a number
+            What was observed.
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        log_density = self._component_log_density(self._aligned(y))
+        if log_density.ndim == 3:
+            log_density = log_density.sum(axis=1)
+        return logsumexp(log_density, axis=-1) - np.log(log_density.shape[-1])
+
+    def cdf(self, y: Float[np.ndarray, "..."]) -> Rows:
+        """P(Y ≤ y) for each row and target.
+
+        Parameters
+        ----------
+        y : array of the shape of `mean`, or a number
+
+        Returns
+        -------
+        array of the shape of `mean`
+        """
+        return np.mean(self._component_cdf(self._aligned(y)), axis=-1)
+
+    def quantile(self, p: float | Sequence[float] | np.ndarray) -> Float[np.ndarray, "..."]:
+        """The value that y stays below with probability p, for each row and target.
+
+        Parameters
+        ----------
+        p : float, or a sequence of them
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        array of the shape of `mean`
+            Of several probabilities there is a result for each, along a first axis.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> normal = GaussianMixture(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(()))
+        >>> normal.quantile([0.5, 0.975]).round(2)
+        array([[0.  ],
+               [1.96]])
+        """
+        if np.ndim(p) == 0:
+            return self._quantile(_probability(p))
+        if np.ndim(p) > 1 or np.size(p) == 0:
+            raise ValueError(f"p={p!r} must be a probability or a sequence of them.")
+        return np.stack([self._quantile(_probability(entry)) for entry in np.asarray(p)])
+
+    def _quantile(self, p: float) -> Rows:
+        quantiles = self._component_quantile(p)
+
+        def excess_and_density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            density = np.exp(self._component_log_density(y[..., None]))
+            cdf = self._component_cdf(y[..., None])
+            return np.mean(cdf, axis=-1) - p, np.mean(density, axis=-1)
+
+        # The mixture's quantile lies between those of its components.
+        return _increasing_root(excess_and_density, quantiles.min(axis=-1), quantiles.max(axis=-1))
+
+    def interval(self, p: float) -> tuple[np.ndarray, np.ndarray]:
+        """The central interval that holds y with probability p.
+
+        Parameters
+        ----------
+        p : float
+            Strictly between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : arrays of the shape of `mean`
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> normal = GaussianMixture(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(()))
+        >>> lower, upper = normal.interval(0.9)
+        >>> float(upper[0].round(2))
+        1.64
+        """
+        p = _probability(p)
+        return self._quantile((1 - p) / 2), self._quantile((1 + p) / 2)
+
+    def sample(
+        self, n: int, random_state: int | np.random.RandomState | None = None
+    ) -> Float[np.ndarray, "n rows *targets"]:
+        """n draws of y for each row; targets of a row come from the same component.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, RandomState or None
+            The same number gives the same draws.
+
+        Returns
+        -------
+        array of shape (n, rows) or (n, rows, targets)
+        """
+        random = check_random_state(random_state)
+        index = random.randint(self.shape[-1], size=(n, self.shape[0]))
+        index = index.reshape(n, self.shape[0], *(1,) * (len(self.shape) - 1))
+
+        def chosen(components: np.ndarray) -> np.ndarray:
+            return np.take_along_axis(components[None], index, axis=-1)[..., 0]
+
+        return self._component_sample(chosen, random)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianMixture(Predictive):
+    """A mixture of Gaussians for each row, or for each row and target.
+
+    The last axis of `means` and `function_variances` holds the components. The noise is what would
+    remain if the function were known: one variance for each target, or one for each row, target and
+    component; it is added to the components' variances.
+    """
+
+    means: Components
+    function_variances: Components
+    noise_variance: Float[np.ndarray, "..."]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, targets if there is an axis for them, and components."""
+        return self.means.shape
+
+    @property
+    def _noise(self) -> Float[np.ndarray, "..."]:
+        """With an axis for the components."""
+        noise = np.asarray(self.noise_variance, dtype=float)
+        return noise if noise.ndim == self.means.ndim else noise[..., None]
+
+    @property
+    def _stds(self) -> Components:
+        return np.sqrt(self.function_variances + self._noise)
+
+    @property
+    def mean(self) -> Rows:
+        """The mean of y."""
+        return np.mean(self.means, axis=-1, dtype=float)
 
     def variance_parts(self) -> VarianceParts:
         """The variance of y as noise of the data and uncertainty of the function.
@@ -64,61 +270,35 @@ class GaussianMixture:
         """
         within = np.mean(self.function_variances, axis=-1, dtype=float)
         function = within + np.var(self.means, axis=-1, dtype=float)
-        return VarianceParts(np.broadcast_to(self.noise_variance, function.shape), function)
+        return VarianceParts(np.broadcast_to(self._noise.mean(axis=-1), function.shape), function)
 
-    def _aligned(self, y: np.ndarray) -> np.ndarray:
-        """`y` as an array with a component axis; a single value stands for every row."""
-        y = np.asarray(y, dtype=float)
-        shape = self.means.shape[:-1]
-        if y.shape == (*shape, 1) and len(shape) == 1:
-            y = y[:, 0]
-        try:
-            return np.broadcast_to(y, shape)[..., None]
-        except ValueError:
-            raise ValueError(f"y has shape {y.shape}, the prediction has {shape}.") from None
+    def target(self, index: int) -> "GaussianMixture":
+        """The distribution of one of several targets alone, without an axis for targets."""
+        noise = np.asarray(self.noise_variance)
+        if noise.ndim == self.means.ndim:
+            noise = np.broadcast_to(noise, self.means.shape)[:, index]
+        elif noise.ndim:
+            noise = noise[index]
+        return GaussianMixture(self.means[:, index], self.function_variances[:, index], noise)
 
-    def log_prob(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, " rows"]:
-        """log p(y) of each row; several targets are judged jointly."""
+    def _component_log_density(self, y: Components) -> Components:
         stds = self._stds
-        standardised = (self._aligned(y) - self.means) / stds
-        log_density = -0.5 * np.square(standardised) - np.log(stds) - 0.5 * np.log(2 * np.pi)
-        if log_density.ndim == 3:
-            log_density = log_density.sum(axis=1)
-        return logsumexp(log_density, axis=-1) - np.log(log_density.shape[-1])
+        standardised = (y - self.means) / stds
+        return -0.5 * np.square(standardised) - np.log(stds) - 0.5 * np.log(2 * np.pi)
 
-    def cdf(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows *targets"]:
-        """P(Y ≤ y) for each row and target."""
-        return np.mean(ndtr((self._aligned(y) - self.means) / self._stds), axis=-1)
+    def _component_cdf(self, y: Components) -> Components:
+        return ndtr((y - self.means) / self._stds)
 
-    def quantile(self, p: float | Sequence[float] | np.ndarray) -> Float[np.ndarray, "..."]:
-        """The value that y stays below with probability p, for each row and target.
+    def _component_quantile(self, p: float) -> Components:
+        return self.means + ndtri(p) * self._stds
 
-        Of several probabilities, in a sequence, there is a result for each, along the first axis.
-        """
-        if np.ndim(p) == 0:
-            return self._quantile(_probability(p))
-        if np.ndim(p) > 1 or np.size(p) == 0:
-            raise ValueError(f"p={p!r} must be a probability or a sequence of them.")
-        return np.stack([self._quantile(_probability(entry)) for entry in np.asarray(p)])
+    def _component_sample(
+        self, chosen: Callable[[np.ndarray], np.ndarray], random: np.random.RandomState
+    ) -> np.ndarray:
+        means, stds = chosen(self.means), chosen(self._stds)
+        return means + stds * random.standard_normal(means.shape)
 
-    def _quantile(self, p: float) -> Float[np.ndarray, "rows *targets"]:
-        stds = self._stds
-        quantiles = self.means + ndtri(p) * stds
-
-        def excess_and_density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            standardised = (y[..., None] - self.means) / stds
-            density = np.exp(-0.5 * np.square(standardised)) / (np.sqrt(2 * np.pi) * stds)
-            return np.mean(ndtr(standardised), axis=-1) - p, np.mean(density, axis=-1)
-
-        # The mixture's quantile lies between those of its components.
-        return _increasing_root(excess_and_density, quantiles.min(axis=-1), quantiles.max(axis=-1))
-
-    def interval(self, p: float) -> tuple[np.ndarray, np.ndarray]:
-        """The central interval that holds y with probability p: lower and upper ends."""
-        p = _probability(p)
-        return self._quantile((1 - p) / 2), self._quantile((1 + p) / 2)
-
-    def crps(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, "rows *targets"]:
+    def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
         """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2, in closed form."""
         num_components = self.means.shape[-1]
         means = self.means.reshape(-1, num_components)
@@ -127,28 +307,14 @@ class GaussianMixture:
         # E|Y - Y'| is a mean over pairs of components: each with itself, the others counted twice.
         spread = _mean_absolute(np.zeros_like(means), np.sqrt(2) * stds).sum(axis=1)
         first, second = np.triu_indices(num_components, k=1)
-        block = max(1, MAX_PAIRS // num_components**2)
-        for start in range(0, len(means), block):
-            rows = slice(start, start + block)
+        rows_at_once = max(1, MAX_PAIRS // num_components**2)
+        for start in range(0, len(means), rows_at_once):
+            rows = slice(start, start + rows_at_once)
             differences = means[rows, first] - means[rows, second]
             scales = np.hypot(stds[rows, first], stds[rows, second])
             spread[rows] += 2 * _mean_absolute(differences, scales).sum(axis=1)
         score = _mean_absolute(y - means, stds).mean(axis=1) - 0.5 * spread / num_components**2
         return score.reshape(self.means.shape[:-1])
-
-    def sample(
-        self, n: int, random_state: int | np.random.RandomState | None = None
-    ) -> Float[np.ndarray, "n rows *targets"]:
-        """n draws of y for each row; targets of a row come from the same component."""
-        random = check_random_state(random_state)
-        rows, components = self.means.shape[0], self.means.shape[-1]
-        chosen = random.randint(components, size=(n, rows))
-        index = chosen.reshape(n, rows, *(1,) * (self.means.ndim - 1))
-        means, stds = (
-            np.take_along_axis(values[None], index, axis=-1)[..., 0]
-            for values in (self.means, self._stds)
-        )
-        return means + stds * random.standard_normal(means.shape)
 
 
 def _probability(p: Any) -> float:

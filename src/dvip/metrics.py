@@ -1,24 +1,26 @@
-"""How good predictive distributions are: pure functions of predictions and what happened.
+"""How good predictive distributions are: of predictions and what happened, added block by block.
 
-Regression is summed over blocks of rows first, so that tables of any length are judged exactly.
+Tables of any length are judged exactly, in bounded memory.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 from sklearn.metrics import roc_auc_score
 
-from dvip.distributions import GaussianMixture
+from dvip.distributions import Predictive
 
 __all__ = [
-    "add_totals",
+    "HIGHER_IS_BETTER",
+    "MEANINGS",
+    "ClassificationScores",
+    "RegressionScores",
     "classification_metrics",
-    "expected_calibration_error",
-    "regression_from_totals",
     "regression_metrics",
-    "regression_totals",
+    "scores",
 ]
 
 # Central intervals whose coverage is reported.
@@ -28,92 +30,139 @@ ECE_BINS = 15
 # A label of probability zero, by rounding, would make every average minus infinity.
 SMALLEST_PROBABILITY = 1e-15
 
-
-def regression_totals(distribution: GaussianMixture, y: np.ndarray) -> dict[str, float]:
-    """Sums over rows of what `regression_from_totals` makes means of."""
-    y = np.asarray(y, dtype=float).reshape(distribution.mean.shape)
-    # y is within the central interval of probability p where its cdf is within p/2 of one half.
-    from_median = np.abs(distribution.cdf(y) - 0.5)
-    per_row = {
-        "nll": -distribution.log_prob(y),
-        "squared_error": np.square(distribution.mean - y),
-        "crps": distribution.crps(y),
-        **{f"coverage_{percent}": from_median <= percent / 200 for percent in COVERAGES},
-    }
-    totals = {
-        name: float(np.mean(values.reshape(len(y), -1), axis=1).sum())
-        for name, values in per_row.items()
-    }
-    return {"rows": float(len(y)), **totals}
+# Short enough that a table of them fits 80 columns.
+MEANINGS = {
+    "nll": "negative log-density, lower is better",
+    "rmse": "error of the mean, lower is better",
+    "crps": "distribution's error, lower is better",
+    **{f"coverage_{p}": f"rows in {p} % intervals, ideally {p / 100:.2f}" for p in COVERAGES},
+    "accuracy": "right predictions, higher is better",
+    "log_likelihood": "log p of the label, higher is better",
+    "ece": "calibration error, lower is better",
+    "auc": "ranking of the classes, higher is better",
+}
+HIGHER_IS_BETTER = ("accuracy", "log_likelihood", "auc")
 
 
-def add_totals(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """The totals of two blocks together; no totals yet are an empty mapping."""
-    return {name: one.get(name, 0.0) + value for name, value in other.items()}
-
-
-def regression_from_totals(totals: Mapping[str, float]) -> dict[str, float]:
-    """nll, rmse, crps and the coverage of the central 50, 90 and 95 % intervals."""
-    means = {name: total / totals["rows"] for name, total in totals.items() if name != "rows"}
-    return {
-        "nll": means["nll"],
-        "rmse": float(np.sqrt(means["squared_error"])),
-        "crps": means["crps"],
-        **{f"coverage_{percent}": means[f"coverage_{percent}"] for percent in COVERAGES},
-    }
-
-
-def regression_metrics(distribution: GaussianMixture, y: np.ndarray) -> dict[str, float]:
-    """Scores of a predictive distribution on the targets that were observed.
+class RegressionScores:
+    """Scores of predictive distributions on the targets that were observed.
 
     `nll` is the mean negative log-density of a row, several targets jointly; `rmse` of the mean;
     `crps` the continuous ranked probability score; `coverage_90` the share of targets within
     the central 90 % interval, which is 0.9 for an honest model. All but `nll` pool the targets.
     """
-    return regression_from_totals(regression_totals(distribution, y))
+
+    def __init__(self) -> None:
+        self.num_rows = 0
+        self._totals: Counter[str] = Counter()
+
+    def add(self, distribution: Predictive, y: np.ndarray) -> None:
+        """Takes in the next rows."""
+        mean = distribution.mean
+        y = np.asarray(y, dtype=float).reshape(mean.shape)
+        # y is within the central interval of probability p where its cdf is within p/2 of one half.
+        from_median = np.abs(distribution.cdf(y) - 0.5)
+        per_row = {
+            "nll": -distribution.log_prob(y),
+            "squared_error": np.square(mean - y),
+            "crps": distribution.crps(y),
+            **{f"coverage_{percent}": from_median <= percent / 200 for percent in COVERAGES},
+        }
+        self.num_rows += len(y)
+        for name, values in per_row.items():
+            self._totals[name] += np.mean(values.reshape(len(y), -1), axis=1).sum()
+
+    def metrics(self) -> dict[str, float]:
+        """nll, rmse, crps and the coverage of the central 50, 90 and 95 % intervals."""
+        means = {name: float(total / self.num_rows) for name, total in self._totals.items()}
+        rmse = float(np.sqrt(means.pop("squared_error")))
+        return {"nll": means.pop("nll"), "rmse": rmse, **means}
+
+
+class ClassificationScores:
+    """accuracy, log_likelihood, ece, and for two classes auc.
+
+    `label` turns the labels of the rows and the classes into what is compared. `auc` counts the
+    second class as positive; it is NaN where only one class was observed.
+    """
+
+    def __init__(self, classes: Sequence[Any], label: Callable[[Any], Any] = lambda given: given):
+        self.num_rows = 0
+        self._label = label
+        self._codes = {label(given): code for code, given in enumerate(classes)}
+        self._num_right, self._log_likelihood = 0, 0.0
+        self._gaps = np.zeros(ECE_BINS)
+        # Of two classes: what the ranking needs of every row.
+        self._ranked: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, probabilities: Float[np.ndarray, "rows classes"], labels: Iterable[Any]) -> None:
+        """Takes in the next rows."""
+        probabilities = np.asarray(probabilities, dtype=float)
+        codes = self._codes_of(labels)
+        confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == codes
+        of_label = np.maximum(probabilities[np.arange(len(codes)), codes], SMALLEST_PROBABILITY)
+        self.num_rows += len(codes)
+        self._num_right += int(right.sum())
+        self._log_likelihood += float(np.log(of_label).sum())
+        bins = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
+        self._gaps += np.bincount(bins, weights=confidence - right, minlength=ECE_BINS)
+        if len(self._codes) == 2:
+            self._ranked.append((codes.astype(np.int8), probabilities[:, 1]))
+
+    def metrics(self) -> dict[str, float]:
+        """The scores of all rows so far; the calibration error is over bins of the confidence."""
+        metrics = {
+            "accuracy": self._num_right / self.num_rows,
+            "log_likelihood": self._log_likelihood / self.num_rows,
+            "ece": float(np.abs(self._gaps).sum() / self.num_rows),
+        }
+        if len(self._codes) == 2:
+            codes, of_second = map(np.concatenate, zip(*self._ranked, strict=True))
+            one_class = codes.min() == codes.max()
+            metrics["auc"] = np.nan if one_class else float(roc_auc_score(codes, of_second))
+        return metrics
+
+    def _codes_of(self, labels: Iterable[Any]) -> np.ndarray:
+        """The position of each label among the classes."""
+        labels = [self._label(label) for label in labels]
+        unknown = sorted({str(label) for label in labels if label not in self._codes})
+        if unknown:
+            known = ", ".join(map(str, list(self._codes)[:10]))
+            raise ValueError(
+                f"The labels {', '.join(unknown[:5])} are not among the classes that the model was "
+                f"trained on ({known}): remove or rename these rows."
+            )
+        return np.array([self._codes[label] for label in labels], dtype=int)
+
+
+def scores(
+    model: Any,
+    blocks: Iterable[tuple[Any, np.ndarray]],
+    label: Callable[[Any], Any] = lambda given: given,
+) -> dict[str, float]:
+    """Metrics of a fitted model on blocks of inputs and targets; `label` compares labels."""
+    if model.task == "classification":
+        of_labels = ClassificationScores(model.classes_.tolist(), label)
+        for inputs, y in blocks:
+            of_labels.add(model.predict_proba(inputs), np.asarray(y).tolist())
+        return of_labels.metrics()
+    of_numbers = RegressionScores()
+    for inputs, y in blocks:
+        of_numbers.add(model.predict_dist(inputs), y)
+    return of_numbers.metrics()
+
+
+def regression_metrics(distribution: Predictive, y: np.ndarray) -> dict[str, float]:
+    """The scores of `RegressionScores` on one block of rows."""
+    judged = RegressionScores()
+    judged.add(distribution, y)
+    return judged.metrics()
 
 
 def classification_metrics(
-    probabilities: Float[np.ndarray, "rows classes"], labels: Sequence[Any], classes: Sequence[Any]
+    probabilities: Float[np.ndarray, "rows classes"], labels: Iterable[Any], classes: Sequence[Any]
 ) -> dict[str, float]:
-    """accuracy, log_likelihood, ece, and for two classes auc.
-
-    `auc` counts the second class as positive; it is NaN where only one class was observed.
-    """
-    probabilities = np.asarray(probabilities, dtype=float)
-    codes = _codes(labels, classes)
-    of_label = np.maximum(probabilities[np.arange(len(codes)), codes], SMALLEST_PROBABILITY)
-    metrics = {
-        "accuracy": float(np.mean(probabilities.argmax(axis=1) == codes)),
-        "log_likelihood": float(np.mean(np.log(of_label))),
-        "ece": expected_calibration_error(probabilities, codes),
-    }
-    if len(classes) == 2:
-        one_class = len(np.unique(codes)) < 2
-        auc = np.nan if one_class else float(roc_auc_score(codes, probabilities[:, 1]))
-        metrics["auc"] = auc
-    return metrics
-
-
-def expected_calibration_error(
-    probabilities: Float[np.ndarray, "rows classes"], codes: np.ndarray
-) -> float:
-    """Mean gap between confidence and accuracy, over 15 equal bins of the highest probability."""
-    confidence = probabilities.max(axis=1)
-    correct = probabilities.argmax(axis=1) == codes
-    bins = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
-    gaps = np.bincount(bins, weights=confidence - correct, minlength=ECE_BINS)
-    return float(np.abs(gaps).sum() / len(codes))
-
-
-def _codes(labels: Sequence[Any], classes: Sequence[Any]) -> np.ndarray:
-    """The position of each label among the classes."""
-    positions = {label: position for position, label in enumerate(classes)}
-    unknown = sorted({str(label) for label in labels if label not in positions})
-    if unknown:
-        known = ", ".join(map(str, list(classes)[:10]))
-        raise ValueError(
-            f"The labels {', '.join(unknown[:5])} are not among the classes that the model was "
-            f"trained on ({known}): remove or rename these rows."
-        )
-    return np.array([positions[label] for label in labels], dtype=int)
+    """The scores of `ClassificationScores` on one block of rows."""
+    judged = ClassificationScores(classes)
+    judged.add(probabilities, labels)
+    return judged.metrics()

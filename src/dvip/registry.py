@@ -73,7 +73,7 @@ ESTIMATORS = Registry(
         "DVIPClassifier": "dvip.estimators.implicit_processes:DVIPClassifier",
         "DeepGPRegressor": "dvip.estimators.deep_gp:DeepGPRegressor",
         "DeepGPClassifier": "dvip.estimators.deep_gp:DeepGPClassifier",
-        "SIPRegressor": "dvip.estimators.implicit_processes:SIPRegressor",
+        "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
     },
 )
 

@@ -60,7 +60,7 @@ def fit_command(table, out, checkpoints=None, every=200):
 def start(arguments):
     # A shell that runs tests in the background may have it ignore Ctrl-C.
     heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    code = f"{heeding}; import dvip.cli; dvip.cli.main()"
+    code = f"{heeding}; from dvip.__main__ import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE,

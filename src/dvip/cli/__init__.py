@@ -1,5 +1,5 @@
 """The command line: parses, calls, prints."""
 
-from dvip.cli.app import app, main
+from dvip.cli.app import app
 
-__all__ = ["app", "main"]
+__all__ = ["app"]

@@ -9,7 +9,7 @@ import typer
 
 from dvip.cli.console import reports_errors
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 app = typer.Typer(
     add_completion=False,
@@ -299,99 +299,6 @@ def evaluate(
 
 @app.command()
 @reports_errors
-def reproduce(
-    experiment: Annotated[
-        str | None, typer.Argument(help="Such as uci; without one, all are listed.")
-    ] = None,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the results; what it has already is not done again.")
-    ] = Path("results"),
-    dataset: Annotated[
-        list[str] | None, typer.Option(help="Only this dataset. Repeat it for several.")
-    ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="Only this method. Repeat it for several.")
-    ] = None,
-    split: Annotated[
-        list[int] | None, typer.Option(min=0, help="Only this split. Repeat it for several.")
-    ] = None,
-    seed: Annotated[
-        list[int] | None, typer.Option(min=0, help="Only this seed. Repeat it for several.")
-    ] = None,
-    max_iter: Annotated[
-        int | None,
-        typer.Option(min=1, help="Training steps, instead of each method's own; kept apart."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of the datasets, before $DVIP_DATA and the cache.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Runs at the same time.")] = 1,
-    part: Annotated[
-        str | None, typer.Option("--shard", help="A part of the runs, such as 3/20, for clusters.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Repeat runs that are there.")] = False,
-) -> None:
-    """Run an experiment of the paper, and compare with what the paper has.
-
-    Every run is one file, written when it ends. Stop it at any time: the same command goes on
-    with what is missing. Several processes may work on the same folder.
-
-    \b
-    Examples:
-      dvip reproduce
-      dvip reproduce uci --dataset energy --method dvip-3 --split 0
-      dvip reproduce uci --split 0 --split 1 --jobs 2
-      dvip reproduce gp-prior --dataset kin8nm --shard 3/20
-      dvip report results --out report.html
-    """
-    from dvip.paper.reproduction import list_experiments, reproduce_experiment
-
-    if experiment is None:
-        list_experiments()
-        return
-    reproduce_experiment(
-        experiment,
-        out,
-        datasets=dataset or [],
-        methods=method or [],
-        splits=split or [],
-        seeds=seed or [],
-        max_iter=max_iter,
-        data=data,
-        jobs=jobs,
-        part=part,
-        force=force,
-    )
-
-
-@app.command()
-@reports_errors
-def report(
-    results: Annotated[Path, typer.Argument(help="The folder of `dvip reproduce --out`.")],
-    out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
-    tables: Annotated[
-        bool,
-        typer.Option("--tables", help="Write Markdown tables and PNG figures into RESULTS too."),
-    ] = False,
-    max_iter: Annotated[
-        int | None, typer.Option(min=1, help="The runs of `dvip reproduce --max-iter` instead.")
-    ] = None,
-) -> None:
-    """Write one HTML page of all results: tables, figures, calibration.
-
-    \b
-    Examples:
-      dvip report results
-      dvip report results --out report.html --tables
-      dvip report results --max-iter 2000
-    """
-    from dvip.paper.reproduction import write_report
-
-    write_report(results, out, tables_too=tables, max_iter=max_iter)
-
-
-@app.command()
-@reports_errors
 def demo(
     out: Annotated[
         Path, typer.Option(help="Folder for the figure, the model and two tables.")
@@ -407,30 +314,3 @@ def demo(
     from dvip.cli.demo import demonstrate
 
     demonstrate(out)
-
-
-@app.command()
-@reports_errors
-def datasets(
-    data: Annotated[Path | None, typer.Option(help="A folder to look in first.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-) -> None:
-    """List the datasets that are known by name, and which of them are there.
-
-    They are looked for in the folder that --data names, in $DVIP_DATA and in the user's cache;
-    public files that are in none of them are downloaded when they are needed.
-
-    \b
-    Examples:
-      dvip datasets
-      dvip datasets --data ~/data
-      dvip datasets --json
-    """
-    from dvip.paper.listing import list_datasets
-
-    list_datasets(data, as_json=as_json)
-
-
-def main() -> None:
-    """The program `dvip`."""
-    app()

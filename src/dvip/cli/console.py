@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["INTERRUPTED", "METRIC_MEANINGS", "print_metrics", "report", "reports_errors", "warn"]
+__all__ = ["INTERRUPTED", "print_metrics", "report", "reports_errors", "warn"]
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -54,23 +54,10 @@ def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, 
     return reporting
 
 
-# Short enough that the table fits 80 columns.
-METRIC_MEANINGS = {
-    "nll": "negative log-density, lower is better",
-    "rmse": "error of the mean, lower is better",
-    "crps": "distribution's error, lower is better",
-    "coverage_50": "rows in 50 % intervals, ideally 0.50",
-    "coverage_90": "rows in 90 % intervals, ideally 0.90",
-    "coverage_95": "rows in 95 % intervals, ideally 0.95",
-    "accuracy": "right predictions, higher is better",
-    "log_likelihood": "log p of the label, higher is better",
-    "ece": "calibration error, lower is better",
-    "auc": "ranking of the classes, higher is better",
-}
-
-
 def print_metrics(title: str, columns: Mapping[str, Mapping[str, float]]) -> None:
     """A table with a row for each metric and a column for each model."""
+    from dvip.metrics import MEANINGS  # which loads scikit-learn
+
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("metric")
     for name in columns:
@@ -78,5 +65,5 @@ def print_metrics(title: str, columns: Mapping[str, Mapping[str, float]]) -> Non
     table.add_column("meaning", style="dim")
     for metric in next(iter(columns.values())):
         values = [f"{metrics[metric]:.4g}" for metrics in columns.values()]
-        table.add_row(metric, *values, METRIC_MEANINGS[metric])
+        table.add_row(metric, *values, MEANINGS[metric])
     Console().print(table)

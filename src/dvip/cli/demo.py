@@ -20,7 +20,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from dvip.cli.console import print_metrics
 from dvip.cli.fit import train_model
 from dvip.distributions import GaussianMixture
-from dvip.estimators import DVIPRegressor
+from dvip.estimators.implicit_processes import DVIPRegressor
 from dvip.estimators.serialisation import save_estimator
 from dvip.metrics import regression_metrics
 from dvip.tables import TableEncoder, TableError, check_folder, table_writer

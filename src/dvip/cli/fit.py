@@ -10,16 +10,16 @@ import numpy as np
 import pandas as pd
 import typer
 
-from dvip.cli.console import print_metrics, warn
-from dvip.cli.long_runs import Checkpointing
-from dvip.cli.predict import gaps_named, scores
-from dvip.estimators import (
+from dvip import (
     DeepGPClassifier,
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
     SIPRegressor,
 )
+from dvip.cli.console import print_metrics, warn
+from dvip.cli.long_runs import Checkpointing
+from dvip.cli.predict import gaps_named, scores
 from dvip.estimators.serialisation import save_estimator
 from dvip.persistence import MODEL
 from dvip.sources import TableSource

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,7 @@ from dvip.batches import ALL, Part
 from dvip.cli.console import print_metrics, warn
 from dvip.cli.long_runs import file_of_part, rows_of_part
 from dvip.estimators.serialisation import load_with_table
-from dvip.metrics import (
-    add_totals,
-    classification_metrics,
-    regression_from_totals,
-    regression_totals,
-)
+from dvip.metrics import scores
 from dvip.tables import (
     Surprises,
     TableEncoder,
@@ -200,7 +195,7 @@ def evaluate_table(model: Path, table: Path, targets: Sequence[str], *, as_json:
     if not opened.encoder.targets:
         raise TableError(f"{model} was saved by Python code: say what it predicts with --target.")
     blocks = LabelledBlocks(opened, table)
-    metrics = scores(opened.estimator, blocks)
+    metrics = scores(opened.estimator, blocks, _label_of(opened.estimator))
     if as_json:
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         typer.echo(json.dumps({"rows": blocks.rows, **finite}, indent=1))
@@ -208,22 +203,8 @@ def evaluate_table(model: Path, table: Path, targets: Sequence[str], *, as_json:
         print_metrics(f"{model} on {blocks.rows:,} rows of {table}", {"value": metrics})
 
 
-def scores(estimator: Any, blocks: Iterable[tuple[Any, np.ndarray]]) -> dict[str, float]:
-    """Metrics of an estimator on blocks of inputs and targets."""
-    if not hasattr(estimator, "classes_"):
-        totals: dict[str, float] = {}
-        for inputs, y in blocks:
-            totals = add_totals(totals, regression_totals(estimator.predict_dist(inputs), y))
-        return regression_from_totals(totals)
-    probabilities: list[np.ndarray] = []
-    labels: list[str] = []
-    text = label_reader(estimator.classes_)
-    classes = [text(label) for label in estimator.classes_]
-    same = {label: label for label in classes}  # one text in memory for each class, not each row
-    for inputs, y in blocks:
-        probabilities.append(estimator.predict_proba(inputs).astype(np.float32))
-        labels += [same.get(label, label) for label in map(text, y)]
-    return classification_metrics(np.concatenate(probabilities), labels, classes)
+def _label_of(estimator: Any) -> Any:
+    return label_reader(estimator.classes_) if estimator.task == "classification" else text_of
 
 
 def label_reader(classes: np.ndarray) -> Callable[[Any], str]:

@@ -1,14 +1,5 @@
-"""The scikit-learn face of the models."""
+"""The scikit-learn face of the models; `registry.py` has their names."""
 
-from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
-from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor, SIPRegressor
 from dvip.estimators.serialisation import load
 
-__all__ = [
-    "DVIPClassifier",
-    "DVIPRegressor",
-    "DeepGPClassifier",
-    "DeepGPRegressor",
-    "SIPRegressor",
-    "load",
-]
+__all__ = ["load"]

@@ -1,47 +1,60 @@
-"""What all estimators share: checking, scaling, building, training, function draws, saving."""
+"""What all estimators share: `fit` and `partial_fit`, from rows to a trained model; saving."""
 
 import abc
 import math
-import numbers
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from dvip.estimators.preparation import fit_source
-from dvip.estimators.scales import Standardiser, as_rows
-from dvip.estimators.serialisation import save_estimator, training_identity, training_seed
-from dvip.estimators.undoing import undone_on_failure
-from dvip.likelihoods import Likelihood
-from dvip.network import MakeLayer, SampleNoise, build_network, default_widths
+from dvip.batches import ArrayData, Batch, padded_batches
+from dvip.estimators.builder import ModelBuilder, check_count
+from dvip.estimators.scales import MAX_SCALED, merge_duplicates
+from dvip.estimators.serialisation import (
+    checkpoint_folder,
+    save_estimator,
+    training_identity,
+    training_seed,
+)
+from dvip.network import SampleNoise
 from dvip.objectives import DeepModel
 from dvip.prediction import draw_functions, sample_noise
-from dvip.processes import ImplicitProcess
-from dvip.runtime import PRECISIONS, precision, use_compilation_cache
-from dvip.sources import Source
+from dvip.runtime import precision, use_compilation_cache
+from dvip.sources import Source, StreamedRows, cached_rows
+from dvip.sources.records import RowsContent, Targets
 from dvip.training import (
-    ArrayData,
     CheckpointFolder,
     Data,
+    Optimiser,
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
     is_first_process,
     progress_bar,
+    row_counter,
     train,
+    train_once,
 )
 
-__all__ = ["DeepEstimator", "check_count", "one_each"]
+__all__ = ["DeepEstimator"]
 
 # Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
 SAMPLES_FOR_ALPHA = 10
 
 # Tables of up to so many rows have the fewest training steps.
 ROWS_FOR_FEWEST_STEPS = 2_000
+# Fewer steps than these train hardly anything.
+FEW_STEPS = 50
+
+# Where a streamed model starts, principal directions and inducing points, depends on a random
+# sample of so many rows, or of as many as have so many numbers.
+MAX_SAMPLED_ROWS, MAX_SAMPLED_NUMBERS = 100_000, 2**23
 
 
 def default_max_iter(num_rows: int, fewest: int, most: int) -> int:
@@ -50,39 +63,19 @@ def default_max_iter(num_rows: int, fewest: int, most: int) -> int:
     return int(np.clip(steps, fewest, most))
 
 
-class DeepEstimator(BaseEstimator):
-    """A deep model behind scikit-learn's interface. Subclasses say which layers and likelihood."""
+class DeepEstimator(ModelBuilder):
+    """A deep model behind scikit-learn's interface.
 
-    # Parameters of every estimator; `__init__` is the subclass's own.
-    n_layers: int
-    n_units: int | Sequence[int] | None
-    alpha: float
-    input_propagation: bool | Sequence[bool]
-    max_iter: int | None
-    batch_size: int
-    learning_rate: float
-    n_training_samples: int | None
-    n_predictive_samples: int
-    precision: str
-    random_state: Any
-    verbose: bool
+    A task, regression or classification, says what becomes of the targets; a kind of model says
+    which layers it has, in `_make_layer`, and stores its parameters in `__init__`.
+    """
 
-    # Fitted attributes.
+    # Fitted attributes, besides those of the inputs.
     model_: DeepModel
-    input_scaler_: Standardiser
-    input_shape_: tuple[int, ...]
-    n_features_in_: int
     n_iter_: int
     bound_history_: np.ndarray
-    seed_: int
     n_samples_seen_: int
-
-    # Positive whole numbers among the parameters; a subclass adds its own.
-    _counts: ClassVar[tuple[str, ...]] = (
-        "n_layers",
-        "batch_size",
-        "n_predictive_samples",
-    )
+    _optimiser: Optimiser | None
 
     # Training steps where `max_iter` is not given: the fewest, and the most that many rows get.
     _default_steps: ClassVar[tuple[int, int]] = (50_000, 200_000)
@@ -90,207 +83,264 @@ class DeepEstimator(BaseEstimator):
     # The share of the training over which the KL gains its weight.
     _kl_warm_up: ClassVar[float] = 0.0
 
-    # Where the posterior scales of inner layers start: at their input, almost without noise.
-    _inner_q_scale: ClassVar[float] = 1e-5
+    @abc.abstractmethod
+    def _checked(self, X: Any, y: Any, *, reset: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets of a training, validated."""
 
     @abc.abstractmethod
-    def _layer_maker(self) -> MakeLayer:
-        """Makes the layers of this model."""
+    def _note_targets(self, y: np.ndarray) -> None:
+        """Notes what kind of targets these are: their shape, or the classes."""
 
     @abc.abstractmethod
-    def _likelihood(self) -> tuple[Likelihood, int]:
-        """The likelihood at its starting point, and how many units it reads."""
+    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
+        """Targets as numbers, rows x outputs, not scaled yet."""
 
     @abc.abstractmethod
-    def _fit_arrays(
-        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
-    ) -> None:
-        """Checks arrays, notes their scales, and trains on them."""
+    def _fit_target_scaler(self, targets: np.ndarray, weights: np.ndarray) -> None:
+        """Notes the scale of these numbers."""
 
-    def _q_scale(self, index: int) -> float:
-        """Where a layer's posterior scale starts. The last layer starts at its prior."""
-        return 1.0 if index == self.n_layers - 1 else self._inner_q_scale
+    @abc.abstractmethod
+    def _scaled_targets(self, targets: np.ndarray) -> np.ndarray:
+        """The numbers on the scale of the model."""
 
-    def _input_process(self) -> ImplicitProcess | None:
-        """The process that reads the inputs, where there is one."""
-        return None
+    @abc.abstractmethod
+    def _stream_targets(self) -> Targets:
+        """What makes numbers of the targets of a source."""
 
-    def _check_parameters(self) -> None:
-        for name in self._counts:
-            check_count(name, getattr(self, name))
-        for name in ("max_iter", "n_training_samples"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha <= 1):
-            raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
-        rate = self.learning_rate
-        if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
-            raise ValueError(f"learning_rate={rate!r} must be a positive number.")
-        if self.precision not in PRECISIONS:
-            raise ValueError(f"precision={self.precision!r} must be one of {PRECISIONS}.")
+    @abc.abstractmethod
+    def _note_stream_targets(
+        self, content: RowsContent
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Notes the targets of a source; their mean and scale for the model, and the classes."""
 
-    def _validated(self, X: Any, y: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs, as rows, and targets of a training. Notes the natural shape of an input."""
-        X, shape = as_rows(X, self._input_process(), type(self).__name__)
-        X, y = validate_data(self, X, y, dtype=np.float64, **options)
-        self.input_shape_ = shape or X.shape[1:]
-        return X, y
-
-    def _num_channels(self) -> int | None:
-        """Channels of images and sequences, which have a scale each; None is one a column."""
-        process = self._input_process()
-        if process is not None:
-            process = process.for_inputs_of_shape(self.input_shape_)
-        return None if process is None else process.num_channels
-
-    def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        """One mean and scale for each column of a table, or each channel of images, sequences."""
-        self.input_scaler_ = Standardiser.fit(inputs, weights, self._num_channels())
-
-    def _scale_inputs_by(self, mean: np.ndarray, std: np.ndarray, largest: np.ndarray) -> None:
-        """The same, from what is known of each column."""
-        moments = (mean, std, largest)
-        self.input_scaler_ = Standardiser.of_moments(*moments, self._num_channels())
-
-    def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
-        if self.n_units is None:
-            return default_widths(num_inputs, self.n_layers, 1)[:-1]
-        widths = one_each(self.n_units, self.n_layers - 1)
-        if len(widths) != self.n_layers - 1 or not all(map(_is_count, widths)):
-            raise ValueError(
-                f"n_units={self.n_units!r}: give one positive width, or a width for each of the "
-                f"{self.n_layers - 1} inner layers."
-            )
-        return tuple(map(int, widths))
-
-    def _propagate_inputs(self) -> tuple[bool, ...]:
-        flags = one_each(self.input_propagation, self.n_layers - 1)
-        are_flags = all(isinstance(flag, bool | np.bool_) for flag in flags)
-        if len(flags) != self.n_layers - 1 or not are_flags:
-            raise ValueError(
-                f"input_propagation={self.input_propagation!r}: give True, False, or one of them "
-                f"for each of the {self.n_layers - 1} inner layers."
-            )
-        return (*flags, False)
-
-    def _num_training_samples(self) -> int:
-        if self.n_training_samples is not None:
-            return int(self.n_training_samples)
-        return SAMPLES_FOR_ALPHA if self.alpha > 0 and self.n_layers > 1 else 1
-
-    def _build(self, inputs: np.ndarray) -> DeepModel:
-        """The model at its starting point, for scaled inputs."""
-        likelihood, num_outputs = self._likelihood()
-        network = build_network(
-            inputs,
-            (*self._inner_widths(inputs.shape[1]), num_outputs),
-            self._layer_maker(),
-            self._propagate_inputs(),
-            self.seed_,
-        )
-        return DeepModel(network, likelihood)
-
-    def _fit(
-        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint_dir: str | Path | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
     ) -> Self:
-        """Trains on arrays or on a source, or leaves the estimator as it was."""
-        with undone_on_failure(self):
-            self._check_parameters()
+        """Trains the model.
+
+        If an error or Ctrl-C ends it, the estimator is as it was before, except after
+        `TrainingDiverged`, which keeps the last finite model.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs), DataFrame, or Source
+            A DataFrame may have text, categories, truth values and gaps: they are encoded as
+            `TableEncoder` does it, and columns are taken by name at prediction. With a prior that
+            reads images or sequences also arrays of shape (rows, height, width),
+            (rows, height, width, channels) or (rows, length, channels). A source, such as
+            `open_source` gives, brings its targets and need not fit in memory.
+        y : array of shape (rows,), for regressions also (rows, targets)
+            Numbers, or labels of any type.
+        sample_weight : array of shape (rows,), optional
+            How many times each row counts; a weight of 2 is the same as the row twice.
+        checkpoint_dir : path, optional
+            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
+            effect only when one more is written.
+        checkpoint_every : int, optional
+            Steps between two of them; by default there is one a minute.
+        resume : bool, default False
+            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
+            result is that of a training without the break, bit for bit.
+
+        Returns
+        -------
+        self
+        """
+        with (
+            checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints,
+            self._undone_on_failure(),
+        ):
+            self.check_parameters()
             if isinstance(X, Source):
-                fit_source(self, X, y, sample_weight, checkpoints)
+                self._fit_source(X, y, sample_weight, checkpoints)
             else:
-                self._fit_arrays(X, y, sample_weight, checkpoints)
+                self.__dict__.pop("target_names_", None)
+                X, y = self._checked(X, y)
+                self._fit_rows(X, y, sample_weight, checkpoints)
         return self
 
+    @contextmanager
+    def _undone_on_failure(self) -> Iterator[None]:
+        """Takes back what was set on the estimator if an error, or Ctrl-C, ends the training.
+
+        Scales, classes and model belong together. A training that diverged has set all of them: its
+        last finite model is kept.
+        """
+        before = dict(self.__dict__)
+        try:
+            yield
+        except TrainingDiverged:
+            raise
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit_rows(
+        self, X: np.ndarray, y: np.ndarray, sample_weight: Any, checkpoints: CheckpointFolder | None
+    ) -> None:
+        """Notes the scales of rows in memory, and trains on them."""
+        weights = self._checked_weights(sample_weight, X)
+        counted = weights > 0
+        X, y, weights = X[counted], y[counted], weights[counted]
+        if len(X) == 1:
+            warnings.warn("One row to train on: the spread of y is made up.", stacklevel=3)
+        self._note_targets(y)
+        inputs, targets, weights = merge_duplicates(X, self._as_numbers(y), weights)
+        self._fit_input_scaler(inputs, weights)
+        self._fit_target_scaler(targets, weights)
+        self._start_training(checkpoints)
+        data = ArrayData(
+            self.input_scaler_.transform(inputs).astype(self.precision),
+            self._scaled_targets(targets).astype(self.precision),
+            weights.astype(self.precision),
+        )
+        self._train_on(data, data.inputs, checkpoints)
+
+    def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weights.any():
+            raise ValueError("sample_weight is zero in every row: no row counts.")
+        if weights.max() > np.finfo(self.precision).max:
+            raise ValueError(
+                f"sample_weight has values up to {weights.max():.0e}, too large for "
+                f"{self.precision}: divide all weights by a number."
+            )
+        return weights
+
+    def _fit_source(
+        self, source: Source, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
+    ) -> None:
+        """One pass for scales and labels, then training on rows as they are read."""
+        if y is not None or sample_weight is not None:
+            raise ValueError(
+                "A source brings its targets and weights: leave out y and sample_weight, and say "
+                "where they are when you make the source."
+            )
+        if source.in_memory:
+            X, y, sample_weight = source.gathered()
+            X, y = self._checked(X, y)
+            self._note_names(source)
+            self._fit_rows(X, y, sample_weight, checkpoints)
+            return
+        self._start_training(checkpoints)
+        with ExitStack() as open_files:
+            shown = self.verbose and is_first_process()
+            with row_counter(source.num_rows, "reading", shown=shown) as done:
+                path, content = open_files.enter_context(
+                    cached_rows(source, self._stream_targets(), self.precision, done)
+                )
+            self._note_source(source, content)
+            mean, scale, classes = self._note_stream_targets(content)
+            data = StreamedRows(
+                path,
+                content,
+                np.concatenate([self.input_scaler_.mean, mean]),
+                np.concatenate([self.input_scaler_.scale, scale]),
+                MAX_SCALED,
+                classes,
+            )
+            open_files.enter_context(closing(data))
+            num_sampled = min(MAX_SAMPLED_ROWS, 1 + MAX_SAMPLED_NUMBERS // content.num_inputs)
+            sample = data.rows(self.seed_, 0, min(num_sampled, data.num_rows))
+            self._train_on(data, np.asarray(sample.inputs), checkpoints)
+
     def _start_training(self, checkpoints: CheckpointFolder | None = None) -> None:
-        """What comes before data are looked at, once the parameters are checked."""
+        """What comes before rows are looked at, once the parameters are checked."""
         use_compilation_cache()
         self.seed_ = training_seed(self.random_state, checkpoints)
 
     def _settings(self, max_iter: int) -> TrainingSettings:
+        num_samples = self.n_training_samples
+        if num_samples is None:
+            num_samples = SAMPLES_FOR_ALPHA if self.alpha > 0 and self.n_layers > 1 else 1
         # Numbers of NumPy, as a grid search gives, would be traced like arrays.
         return TrainingSettings(
             max_iter=max_iter,
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
             alpha=float(self.alpha),
-            num_samples=self._num_training_samples(),
+            num_samples=int(num_samples),
             seed=self.seed_,
             kl_warm_up=self._kl_warm_up,
         )
-
-    def _train(
-        self,
-        inputs: np.ndarray,
-        targets: np.ndarray,
-        sample_weight: np.ndarray,
-        checkpoints: CheckpointFolder | None = None,
-    ) -> None:
-        """Fits the model to validated inputs and to targets that are already scaled or encoded."""
-        self._start_training(checkpoints)
-        inputs = self.input_scaler_.transform(inputs)
-        if sample_weight.max() > np.finfo(self.precision).max:
-            raise ValueError(
-                f"sample_weight has values up to {sample_weight.max():.0e}, too large for "
-                f"{self.precision}: divide all weights by a number."
-            )
-        data = ArrayData(
-            inputs.astype(self.precision),
-            targets.astype(self.precision),
-            sample_weight.astype(self.precision),
-        )
-        self._train_on(data, data.inputs, checkpoints)
 
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
     ) -> None:
         """Fits the model to scaled data. It starts from these inputs: all of them, or a sample."""
-        settings = self._settings(
-            int(self.max_iter or default_max_iter(data.num_rows, *self._default_steps))
-        )
+        max_iter = int(self.max_iter or default_max_iter(data.num_rows, *self._default_steps))
+        if max_iter < FEW_STEPS:
+            warnings.warn(
+                f"max_iter={max_iter} steps are too few to learn from; thousands are usual.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        settings = self._settings(max_iter)
         self.n_samples_seen_ = data.num_rows
         self._optimiser = None
-        with (
-            precision(self.precision),
-            progress_bar(settings.max_iter, shown=self.verbose and is_first_process()) as report,
-        ):
-            model = self._build(inputs)
+        shown = self.verbose and is_first_process()
+        with precision(self.precision), progress_bar(max_iter, shown=shown) as report:
+            model = self.build_model(inputs)
+            identity = {} if checkpoints is None else training_identity(self, data.fingerprint())
             try:
-                identity = (
-                    {} if checkpoints is None else training_identity(self, data.fingerprint())
-                )
                 result = train(model, data, settings, report, checkpoints, identity)
-                self._keep(result, settings.max_iter)
+                self._keep(result, max_iter)
             except TrainingDiverged as stopped:
                 self._keep(stopped.result, stopped.step)
                 raise
-
-    def _start_partial_fit(self) -> bool:
-        """Whether `partial_fit` is called on a model that has seen no data; notes that it has.
-
-        Parameters may have changed since the last call, and are checked each time.
-        """
-        self._check_parameters()
-        first = not hasattr(self, "model_")
-        if first:
-            self._start_training()
-            self.n_samples_seen_ = self.n_iter_ = 0
-        return first
 
     def _keep(self, result: TrainingResult, num_steps: int) -> None:
         self.model_ = result.model
         self.bound_history_ = result.bounds
         self.n_iter_ = num_steps
 
-    def _scaled(self, X: Any) -> np.ndarray:
-        """Inputs for prediction, validated and scaled."""
-        check_is_fitted(self)
-        process = self._input_process()
-        X, shape = as_rows(X, process, type(self).__name__)
-        if process is not None and shape is not None:
-            process.for_inputs_of_shape(self.input_shape_).for_inputs_of_shape(shape)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return self.input_scaler_.transform(X).astype(self.precision)
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        """Visits each row once; the first call makes the model, at the scales of its rows."""
+        with self._undone_on_failure():
+            self.check_parameters()  # they may have changed since the last call
+            first = not hasattr(self, "model_")
+            X, y = self._checked(X, y, reset=first)
+            weights = self._checked_weights(sample_weight, X)
+            if first:
+                self._note_targets(y if classes is None else np.asarray(classes))
+            targets = self._as_numbers(y)
+            if first:
+                self._start_training()
+                self._fit_input_scaler(X, weights)
+                self._fit_target_scaler(targets, weights)
+                self.n_samples_seen_ = self.n_iter_ = 0
+            scaled = (self.input_scaler_.transform(X), self._scaled_targets(targets), weights)
+            rows: Any = [array.astype(self.precision) for array in scaled]
+            self._train_once(Batch(*rows))
+        return self
+
+    def _train_once(self, rows: Batch) -> None:
+        """A step on each batch of scaled rows, in random order; the model is made if need be."""
+        self.n_samples_seen_ += len(rows.inputs)
+        batches = padded_batches(rows, int(self.batch_size), (self.seed_, self.n_iter_))
+        optimiser = getattr(self, "_optimiser", None)
+        with precision(self.precision):
+            if not hasattr(self, "model_"):
+                self.model_ = self.build_model(np.asarray(rows.inputs))
+            try:
+                result, self._optimiser = train_once(
+                    self.model_, optimiser, batches, self.n_samples_seen_, self._settings(1)
+                )
+            except TrainingDiverged as stopped:
+                # The next call starts from the last finite model, without the moments that led
+                # away.
+                self._optimiser = None
+                self._keep(stopped.result, self.n_iter_)
+                raise
+        self._keep(result, self.n_iter_ + len(batches.inputs))
 
     def _sample_noise(self) -> SampleNoise:
         check_count("n_predictive_samples", self.n_predictive_samples)
@@ -311,21 +361,11 @@ class DeepEstimator(BaseEstimator):
         A model that is already there is replaced, in one step, only once the new one is complete.
         Parameters that `set_params` changed since must still describe the model: `n_layers` or
         `prior`, for instance, may not have changed without another `fit`.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder, which is new or holds a model.
         """
         check_is_fitted(self)
         save_estimator(self, path)
-
-
-def one_each(given: Any, number: int) -> tuple:
-    """What was given for each layer, or one thing for all of them."""
-    return tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * number
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
-
-
-def check_count(name: str, value: Any) -> None:
-    """Raises an error unless the parameter is a positive whole number."""
-    if not _is_count(value):
-        raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")

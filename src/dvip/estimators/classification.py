@@ -1,26 +1,21 @@
 """Classification: any labels, probit for two classes, robust-max for more."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.preparation import fit_rows_once
-from dvip.estimators.scales import merge_duplicates
-from dvip.estimators.serialisation import checkpoint_folder
-from dvip.estimators.undoing import undone_on_failure
-from dvip.likelihoods import CLASSIFICATION_LIKELIHOODS, Classification, Likelihood
+from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel
 from dvip.prediction import class_probabilities
 from dvip.runtime import precision
 from dvip.sources import LabelTargets
 from dvip.sources.records import RowsContent
-from dvip.training import CheckpointFolder
 
 __all__ = ["DeepClassifier"]
 
@@ -28,105 +23,47 @@ __all__ = ["DeepClassifier"]
 class DeepClassifier(ClassifierMixin, DeepEstimator):
     """A deep model of class labels."""
 
-    likelihood: str | Classification
+    task: ClassVar[str] = "classification"
+
     classes_: np.ndarray
     model_: DeepModel[Classification]
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        checkpoint_dir: str | Path | None = None,
-        checkpoint_every: int | None = None,
-        resume: bool = False,
-    ) -> "DeepClassifier":
-        """Trains the model.
+    def _default_likelihood(self) -> str:
+        return "probit" if len(self.classes_) == 2 else "robustmax"
 
-        Parameters
-        ----------
-        X : array or DataFrame of shape (rows, inputs), or Source
-            With a prior that reads images or sequences also (rows, height, width),
-            (rows, height, width, channels) or (rows, length, channels). A source, such as
-            `open_source` gives, brings its labels and need not fit in memory.
-        y : array of shape (rows,)
-            Labels of any type.
-        sample_weight : array of shape (rows,), optional
-            How many times each row counts; a weight of 2 is the same as the row twice.
-        checkpoint_dir : path, optional
-            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
-            effect only when one more is written.
-        checkpoint_every : int, optional
-            Steps between two of them; by default there is one a minute.
-        resume : bool, default False
-            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
-            result is that of a training without the break, bit for bit.
+    @property
+    def _num_outputs(self) -> int:
+        return len(self.classes_)
 
-        If an error or Ctrl-C ends it, the estimator is as it was before, except after
-        `TrainingDiverged`, which keeps the last finite model.
-        """
-        with checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints:
-            return self._fit(X, y, sample_weight, checkpoints)
-
-    def _fit_arrays(
-        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
-    ) -> None:
-        X, y, weights = self._checked(X, y, sample_weight)
-        X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-        self._keep_classes(np.unique(y))
-        inputs, targets, weights = merge_duplicates(X, self._codes(y), weights)
-        self._fit_input_scaler(inputs, weights)
-        self._train(inputs, targets, weights, checkpoints)
-
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> "DeepClassifier":
-        """Trains on these rows, each once, and goes on from there at the next call.
-
-        The first call says in `classes` which labels there will be. The scales of inputs, and where
-        the model starts, are those of the first call: let it have some thousand rows. Steps are of
-        `batch_size` rows, at a constant `learning_rate`; `n_samples_seen_`, the rows of all calls,
-        is the N of the bound.
-        """
-        with undone_on_failure(self):
-            first = self._start_partial_fit()
-            X, y, weights = self._checked(X, y, sample_weight, reset=first)
-            if first and classes is None:
-                raise ValueError("classes must be passed on the first call to partial_fit.")
-            if first:
-                self._keep_classes(np.unique(np.asarray(classes)))
-                self._fit_input_scaler(X, weights)
-            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(f"classes={classes!r} are not those of the first call.")
-            fit_rows_once(self, self.input_scaler_.transform(X), self._codes(y), weights)
-        return self
-
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, **options: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inputs, labels and weights, validated."""
-        X, y = self._validated(X, y, **options)
+    def _checked(self, X: Any, y: Any, *, reset: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        if y is not None:
+            _check_labels(y)
+        X, y = self._read_training_inputs(X, y, reset=reset)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, y, weights
+        return X, y
 
-    def _keep_classes(self, classes: np.ndarray) -> None:
+    def _note_targets(self, y: np.ndarray) -> None:
+        classes = np.unique(y)
         if len(classes) < 2:
-            label = classes[0] if len(classes) else None
             raise ValueError(
-                f"The labels have one class only ({label!r}); a classifier needs at least two "
+                f"The labels have one class only ({classes[0]!r}); a classifier needs at least two "
                 "classes."
             )
         self.classes_ = classes
 
-    def _codes(self, y: np.ndarray) -> np.ndarray:
+    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
         """The place of each label among the classes, rows x 1."""
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y has labels that are none of the classes: {unknown[:5].tolist()}.")
         return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
+
+    def _fit_target_scaler(self, targets: np.ndarray, weights: np.ndarray) -> None:
+        """Labels have no scale."""
+
+    def _scaled_targets(self, targets: np.ndarray) -> np.ndarray:
+        return targets
 
     def _stream_targets(self) -> LabelTargets:
         return LabelTargets()
@@ -134,30 +71,62 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     def _note_stream_targets(
         self, content: RowsContent
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The classes of a source; labels have no scale."""
         assert content.labels is not None  # they are those of `_stream_targets`
-        self._keep_classes(np.unique(content.labels))
+        self._note_targets(content.labels)
         return np.zeros(1), np.ones(1), self.classes_
 
-    def _likelihood(self) -> tuple[Likelihood, int]:
-        num_classes = len(self.classes_)
-        likelihood = self.likelihood
-        if isinstance(likelihood, str):
-            name = likelihood
-            if name == "auto":
-                name = "probit" if num_classes == 2 else "robustmax"
-            if name not in CLASSIFICATION_LIKELIHOODS:
-                known = ", ".join(("auto", *CLASSIFICATION_LIKELIHOODS))
-                raise ValueError(f"likelihood={name!r} is not known; choose from {known}.")
-            likelihood = CLASSIFICATION_LIKELIHOODS[name]()
-        if not isinstance(likelihood, Classification):
-            raise ValueError(
-                f"likelihood={likelihood!r} is neither a name nor a Classification object."
-            )
-        return likelihood, likelihood.num_latents(num_classes)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Trains on these rows, each once, and goes on from there at the next call.
+
+        The scales of inputs, and where the model starts, are those of the first call: let it have
+        some thousand rows. Steps are of `batch_size` rows, at a constant `learning_rate`;
+        `n_samples_seen_`, the rows of all calls, is the N of the bound.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+        y : array of shape (rows,)
+        classes : array, at the first call
+            Which labels there will be.
+        sample_weight : array of shape (rows,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "model_")
+        if first and classes is None:
+            raise ValueError("classes must be passed on the first call to partial_fit.")
+        if (
+            not first
+            and classes is not None
+            and not np.array_equal(np.unique(classes), self.classes_)
+        ):
+            raise ValueError(f"classes={classes!r} are not those of the first call.")
+        return self._partial_fit(X, y, sample_weight, classes)
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probability of each class, in the order of `classes_`."""
+        """The probability of each class.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+
+        Returns
+        -------
+        array of shape (rows, classes)
+            In the order of `classes_`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dvip import DVIPClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = DVIPClassifier(n_layers=1, max_iter=100).fit(X, y)
+        >>> model.predict_proba(X[:2]).shape
+        (2, 3)
+        """
         inputs = self._scaled(X)
         with precision(self.precision):
             probabilities = class_probabilities(
@@ -167,14 +136,47 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class."""
+        """The most probable class.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
 
     def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
-        """n whole latent functions from the posterior: f(X) -> (n, rows, units).
+        """n whole latent functions from the posterior.
 
-        Two classes have one unit, whose sign decides; several have one unit a class, of which the
-        largest decides.
+        Parameters
+        ----------
+        n : int
+        random_state : int, RandomState or None
+            The same number gives the same functions.
+
+        Returns
+        -------
+        function of X
+            f(X) -> (n, rows, units). Two classes have one unit, whose sign decides; several have
+            one unit a class, of which the largest decides.
         """
         return self._draw_latent(n, random_state)
+
+
+def _check_labels(y: Any) -> None:
+    """Raises an error if labels are missing, or of types that do not compare."""
+    labels = np.asarray(y, dtype=object) if np.ndim(y) == 1 else None
+    if labels is None or getattr(y, "dtype", np.dtype(object)).kind in "biufUS":
+        return
+    missing = np.array([label is None or label is pd.NA or label != label for label in labels])
+    if missing.any():
+        raise ValueError(
+            f"y has no label in row {int(missing.argmax()) + 1}: fill it, or remove the row."
+        )
+    kinds = {"text" if isinstance(label, str) else "numbers" for label in labels}
+    if len(kinds) > 1:
+        raise ValueError("y has labels of several types, numbers and text: make all of them text.")

@@ -1,24 +1,22 @@
-"""Deep variational implicit processes and sparse implicit processes as estimators."""
+"""Deep variational implicit processes as estimators."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from dvip.estimators.base import DeepEstimator, check_count, one_each
+from dvip.estimators.base import DeepEstimator
+from dvip.estimators.builder import check_count, one_each
 from dvip.estimators.classification import DeepClassifier
-from dvip.estimators.documenting import documented
 from dvip.estimators.regression import DeepRegressor
 from dvip.kernels import EmpiricalKernel
-from dvip.layers import Layer, SIPLayer, SparseGPLayer, VIPLayer
-from dvip.likelihoods import Classification
-from dvip.network import MakeLayer
-from dvip.processes import PROCESSES, ImplicitProcess
+from dvip.layers import Layer, SparseGPLayer, VIPLayer
+from dvip.likelihoods import Likelihood
+from dvip.processes import ImplicitProcess
+from dvip.registry import PRIORS
 
-__all__ = ["DVIPClassifier", "DVIPRegressor", "SIPRegressor"]
+__all__ = ["DVIPClassifier", "DVIPRegressor", "ImplicitProcessEstimator", "Prior"]
 
 # The prior of inner layers where the one that was given reads images or sequences.
 INNER_PRIOR = "bnn"
@@ -26,64 +24,28 @@ INNER_PRIOR = "bnn"
 Prior = str | ImplicitProcess
 
 
-class _DVIP(DeepEstimator):
-    """The parameters of DVIP and its layers."""
+class ImplicitProcessEstimator(DeepEstimator):
+    """Layers whose priors are implicit processes."""
+
+    prior: Prior | Sequence[Prior]
+    n_prior_samples: int
+    n_inducing: int | None
+    shared_prior: bool | Sequence[bool] | None
+    fresh_noise: bool
 
     _counts: ClassVar[tuple[str, ...]] = (*DeepEstimator._counts, "n_prior_samples")
 
-    def __init__(
-        self,
-        n_layers: int = 3,
-        n_prior_samples: int = 20,
-        prior: Prior | Sequence[Prior] = "bnn",
-        alpha: float = 0.0,
-        max_iter: int | None = None,
-        batch_size: int = 100,
-        learning_rate: float = 0.01,
-        n_predictive_samples: int = 100,
-        n_training_samples: int | None = None,
-        n_units: int | Sequence[int] | None = None,
-        input_propagation: bool | Sequence[bool] = True,
-        shared_prior: bool | Sequence[bool] | None = None,
-        fresh_noise: bool = False,
-        n_inducing: int | None = None,
-        likelihood: str | Classification = "auto",
-        precision: str = "float32",
-        random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
-    ):
-        self.n_layers = n_layers
-        self.n_prior_samples = n_prior_samples
-        self.prior = prior
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_predictive_samples = n_predictive_samples
-        self.n_training_samples = n_training_samples
-        self.n_units = n_units
-        self.input_propagation = input_propagation
-        self.shared_prior = shared_prior
-        self.fresh_noise = fresh_noise
-        self.n_inducing = n_inducing
-        self.likelihood = likelihood
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def check_parameters(self) -> None:
+        """Raises an error, which says what to do, unless the parameters make sense."""
+        super().check_parameters()
         if self.n_prior_samples < 2:
             raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
         if self.n_inducing is not None:
             check_count("n_inducing", self.n_inducing)
+        self._processes_given()
 
-    def _input_process(self) -> ImplicitProcess:
-        given: Any = self.prior
-        return _process(given[0] if isinstance(given, list | tuple) and given else given)
-
-    def _processes(self) -> tuple[ImplicitProcess, ...]:
-        """The process of each layer."""
+    def _processes_given(self) -> tuple[ImplicitProcess, ...]:
+        """The process of each layer, before the first is told the shape of the inputs."""
         given: Any = self.prior
         first = self._input_process()
         if isinstance(given, list | tuple):
@@ -102,10 +64,17 @@ class _DVIP(DeepEstimator):
                     f"prior={given!r}: {type(process).__name__} reads images or sequences, which "
                     "only the first layer sees."
                 )
-        return (first.for_inputs_of_shape(self.input_shape_), *inner)
+        return (first, *inner)
 
-    def _shared_priors(self) -> tuple[bool, ...]:
-        """Whether the units share the prior functions, layer by layer."""
+    def _input_process(self) -> ImplicitProcess:
+        given: Any = self.prior
+        return _process(given[0] if isinstance(given, list | tuple) and given else given)
+
+    def _process_of(self, index: int, num_units: int) -> ImplicitProcess:
+        """The process of a layer, with functions for each unit where they are not shared."""
+        process = self._processes_given()[index]
+        if index == 0:
+            process = process.for_inputs_of_shape(self.input_shape_)
         given = one_each(self.shared_prior, self.n_layers)
         if len(given) != self.n_layers or not all(
             flag is None or isinstance(flag, bool | np.bool_) for flag in given
@@ -114,208 +83,235 @@ class _DVIP(DeepEstimator):
                 f"shared_prior={self.shared_prior!r}: give True, False, None, or one of them for "
                 f"each of the {self.n_layers} layers."
             )
-        return tuple(
-            process.shared_by_units if flag is None else bool(flag)
-            for flag, process in zip(given, self._processes(), strict=True)
-        )
+        shared = process.shared_by_units if given[index] is None else given[index]
+        return process if shared else process.one_for_each_unit(num_units)
 
     def _propagate_inputs(self) -> tuple[bool, ...]:
-        flags = zip(super()._propagate_inputs(), self._processes(), strict=True)
+        flags = zip(super()._propagate_inputs(), self._processes_given(), strict=True)
         return tuple(flag and not process.structured for flag, process in flags)
-
-    def _layer_maker(self) -> MakeLayer:
-        processes, shared = self._processes(), self._shared_priors()
-        num_samples, fresh_noise = int(self.n_prior_samples), bool(self.fresh_noise)
-
-        def make_layer(index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray) -> Layer:
-            process = processes[index]
-            if not shared[index]:
-                process = process.one_for_each_unit(num_units)
-            num_inputs = inputs.shape[1]
-            q_scale = self._q_scale(index)
-            if self.n_inducing is None:
-                return VIPLayer.create(
-                    process,
-                    num_inputs,
-                    num_units,
-                    num_samples,
-                    q_scale=q_scale,
-                    fresh_noise=fresh_noise,
-                    key=key,
-                )
-            kernel = EmpiricalKernel.create(
-                process, num_inputs, num_samples, fresh_noise=fresh_noise, key=key
-            )
-            return SparseGPLayer.create(
-                kernel, inputs, num_units, int(self.n_inducing), q_scale=q_scale
-            )
-
-        return make_layer
 
 
 def _process(prior: Any) -> ImplicitProcess:
     if isinstance(prior, ImplicitProcess):
         return prior
-    if isinstance(prior, str) and prior in PROCESSES:
-        return PROCESSES[prior]()
-    known = ", ".join(repr(name) for name in PROCESSES)
-    raise ValueError(f"prior={prior!r} is not known: use {known} or an ImplicitProcess object.")
+    if isinstance(prior, str) and prior in PRIORS:
+        return PRIORS[prior]()
+    raise ValueError(f"{PRIORS.unknown(prior)} or an ImplicitProcess object.")
 
 
-# Type and meaning of the parameters that are DVIP's own.
-DVIP_PARAMETERS = {
-    "n_layers": (
-        "int",
-        "Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.",
-    ),
-    "n_prior_samples": (
-        "int",
-        "S, the prior functions that a layer is a linear combination of. More are more flexible; "
-        "the cost of a step grows with its square. With inducing points, the functions that the "
-        "prior's covariances are estimated from; the paper takes 2,000.",
-    ),
-    "prior": (
-        '{"bnn", "conv", "gp", "neural-sampler", "recurrent", "warped-gp"}, process or sequence',
-        "The prior over functions: a name, an object such as "
-        '`BayesianNeuralNetwork(hidden=(20, 20), activation="relu")` or '
-        '`GaussianProcess(kernel="matern52")`, one of your own class, or one for each layer. '
-        '"conv" is for images and "recurrent" for sequences: they are the prior of the first '
-        'layer, and if given alone, later layers have "bnn".',
-    ),
-    "max_iter": (
-        "int",
-        "Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the "
-        "number of rows, up to 200,000.",
-    ),
-    "n_inducing": (
-        "int",
-        "Inducing points of a layer: its posterior is then that of a sparse GP with the prior's "
-        "covariances (the paper's VIP with inducing points). By default a layer has none: it is a "
-        "linear combination of its prior functions.",
-    ),
-    "shared_prior": (
-        "bool or sequence of bool",
-        "Whether the units of a layer share their prior functions, or have their own, at a cost; "
-        "one for all layers, or one for each. By default they share them, except in a "
-        "convolutional layer, where units share the filters only.",
-    ),
-    "fresh_noise": ("bool", "Whether prior functions are drawn anew at every training step."),
-}
-
-
-@documented(DVIP_PARAMETERS)
-class DVIPRegressor(DeepRegressor, _DVIP):
-    """Regression with a deep variational implicit process.
-
-    Inputs and targets are scaled inside. Predictions are Gaussian mixtures.
-    """
-
-
-@documented(DVIP_PARAMETERS)
-class DVIPClassifier(DeepClassifier, _DVIP):
-    """Classification with a deep variational implicit process, with labels of any type."""
-
-
-@documented(
-    {
-        **DVIP_PARAMETERS,
-        "n_layers": ("int", "Layers. One is the SIP of the literature."),
-        "n_inducing": (
-            "int",
-            "Inducing inputs of a layer; learned, and started at random rows of the data.",
-        ),
-        "n_prior_samples": (
-            "int",
-            "Prior functions that a layer's means and covariances are estimated from. Use more "
-            "than `n_inducing`.",
-        ),
-        "max_iter": ("int", "Training steps."),
-        "shared_prior": (
-            "bool",
-            "Whether the units of a layer share their prior functions, or have their own, at a "
-            "cost.",
-        ),
-        "n_training_samples": (
-            "int",
-            "Samples propagated in a training step, over which the α-energy takes its expectation.",
-        ),
-    }
-)
-class SIPRegressor(DeepRegressor, _DVIP):
-    """Regression with a sparse implicit process, or with a deep one.
-
-    The posterior of the function's values at some inducing inputs is implicit: a network turns
-    noise into samples of it, so that even the predictions of one layer are not Gaussian but
-    mixtures. Its divergence from the prior is estimated by a classifier, trained along with all
-    else. Inputs and targets are scaled inside.
-    """
-
-    _kl_warm_up: ClassVar[float] = 0.05
-    # Of the whitened values at the inducing inputs: near the prior mean.
-    _inner_q_scale: ClassVar[float] = 0.01
-    _counts: ClassVar[tuple[str, ...]] = (*_DVIP._counts, "n_inducing", "n_training_samples")
+class _DVIP(ImplicitProcessEstimator):
+    """The parameters of DVIP and its layers."""
 
     def __init__(
         self,
-        n_layers: int = 1,
-        n_inducing: int = 50,
-        n_prior_samples: int = 200,
+        n_layers: int = 3,
+        n_prior_samples: int = 20,
         prior: Prior | Sequence[Prior] = "bnn",
-        alpha: float = 1.0,
-        max_iter: int = 6_000,
+        alpha: float = 0.0,
+        max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
-        n_training_samples: int = 50,
+        n_training_samples: int | None = None,
         n_units: int | Sequence[int] | None = None,
         input_propagation: bool | Sequence[bool] = True,
-        shared_prior: bool = True,
+        shared_prior: bool | Sequence[bool] | None = None,
         fresh_noise: bool = False,
+        n_inducing: int | None = None,
+        likelihood: str | Likelihood = "auto",
         precision: str = "float32",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
     ):
-        self.n_layers = n_layers
-        self.n_inducing = n_inducing
-        self.n_prior_samples = n_prior_samples
-        self.prior = prior
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_predictive_samples = n_predictive_samples
-        self.n_training_samples = n_training_samples
-        self.n_units = n_units
-        self.input_propagation = input_propagation
-        self.shared_prior = shared_prior
-        self.fresh_noise = fresh_noise
-        self.precision = precision
-        self.random_state = random_state
-        self.verbose = verbose
+        self._store(locals())
 
-    def _layer_maker(self) -> MakeLayer:
-        processes, shared = self._processes(), self._shared_priors()
-
-        def make_layer(
-            index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
-        ) -> SIPLayer:
-            layer_key, rows_key = jax.random.split(key)
-            process = processes[index]
-            assert self.n_inducing is not None  # one of the counts that are checked
-            rows = _random_rows(rows_key, len(inputs), int(self.n_inducing))
-            return SIPLayer.create(
-                process if shared[index] else process.one_for_each_unit(num_units),
-                jnp.asarray(inputs)[rows].T,
+    def _make_layer(
+        self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
+    ) -> Layer:
+        process, num_inputs = self._process_of(index, num_units), inputs.shape[1]
+        num_samples, fresh_noise = int(self.n_prior_samples), bool(self.fresh_noise)
+        if self.n_inducing is None:
+            return VIPLayer.create(
+                process,
+                num_inputs,
                 num_units,
-                int(self.n_prior_samples),
+                num_samples,
                 q_scale=self._q_scale(index),
-                fresh_noise=bool(self.fresh_noise),
-                key=layer_key,
+                fresh_noise=fresh_noise,
+                key=key,
             )
+        kernel = EmpiricalKernel.create(
+            process, num_inputs, num_samples, fresh_noise=fresh_noise, key=key
+        )
+        return SparseGPLayer.create(
+            kernel, inputs, num_units, int(self.n_inducing), q_scale=self._q_scale(index)
+        )
 
-        return make_layer
+
+class DVIPRegressor(DeepRegressor, _DVIP):
+    """Regression with a deep variational implicit process.
+
+    Inputs and targets are scaled inside. Predictions are mixtures.
+
+        Parameters
+        ----------
+        n_layers : int, default 3
+            Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
+        n_prior_samples : int, default 20
+            S, the prior functions that a layer is a linear combination of. More are more flexible;
+            the cost of a step grows with its square. With inducing points, the functions that the
+            prior's covariances are estimated from; the paper takes 2,000.
+        prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+            The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
+            "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
+            activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
+            one for each layer. "conv" is for images and "recurrent" for sequences: they are the
+            prior of the first layer, and if given alone, later layers have "bnn".
+        alpha : float from 0 to 1, default 0.0
+            Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+        max_iter : int, optional
+            Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
+            number of rows, up to 200,000.
+        batch_size : int, default 100
+            Rows a step.
+        learning_rate : float, default 0.01
+            Of Adam at the first step; it falls to zero along a cosine.
+        n_predictive_samples : int, default 100
+            R, the samples propagated for a prediction: the components of the mixture.
+        n_training_samples : int, optional
+            Samples propagated in a training step. By default 1, and 10 where the α-energy of
+            several layers needs them.
+        n_units : int or sequence of int, optional
+            Units of each inner layer. By default as many as inputs, 30 at most.
+        input_propagation : bool or sequence of bool, default True
+            Whether an inner layer adds its input to its output (its leading principal components,
+            where the layer is narrower than its input); one for all inner layers, or one for each.
+            Around a layer that reads images or sequences nothing is propagated.
+        shared_prior : bool or sequence of bool, optional
+            Whether the units of a layer share their prior functions, or have their own, at a cost;
+            one for all layers, or one for each. By default they share them, except in a
+            convolutional layer, where units share the filters only.
+        fresh_noise : bool, default False
+            Whether prior functions are drawn anew at every training step.
+        n_inducing : int, optional
+            Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
+            covariances (the paper's VIP with inducing points). By default a layer has none: it is a
+            linear combination of its prior functions.
+        likelihood : {"auto", "gaussian"} or Regression, default "auto"
+            The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+            noise.
+        precision : {"float32", "float64"}, default "float32"
+            Of all computations of the model.
+        random_state : int, RandomState or None, default 0
+            The same number gives the same model.
+        verbose : bool, default False
+            Whether to show a progress bar; where there is no terminal, a line a minute.
+
+        Attributes
+        ----------
+        model_ : DeepModel
+            The trained network and likelihood.
+        bound_history_ : array
+            The mean of the bound over successive stretches of the training.
+        n_iter_ : int
+            Training steps done.
+        input_shape_ : tuple of int
+            The shape of one input, such as (28, 28) for images.
+        encoder_ : TableEncoder
+            How a table became numbers; only where one was needed.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from dvip import DVIPRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = DVIPRegressor(n_layers=1, max_iter=100).fit(X, y)
+        >>> mean, std = model.predict(X[:5], return_std=True)
+        >>> std.shape
+        (5,)
+    """
 
 
-def _random_rows(key: PRNGKeyArray, num_rows: int, number: int) -> jax.Array:
-    """That many of the rows, none twice if there are enough."""
-    return jax.random.choice(key, num_rows, (number,), replace=num_rows < number)
+class DVIPClassifier(DeepClassifier, _DVIP):
+    """Classification with a deep variational implicit process, with labels of any type.
+
+    Inputs are scaled inside.
+
+        Parameters
+        ----------
+        n_layers : int, default 3
+            Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
+        n_prior_samples : int, default 20
+            S, the prior functions that a layer is a linear combination of. More are more flexible;
+            the cost of a step grows with its square. With inducing points, the functions that the
+            prior's covariances are estimated from; the paper takes 2,000.
+        prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+            The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
+            "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
+            activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
+            one for each layer. "conv" is for images and "recurrent" for sequences: they are the
+            prior of the first layer, and if given alone, later layers have "bnn".
+        alpha : float from 0 to 1, default 0.0
+            Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+        max_iter : int, optional
+            Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
+            number of rows, up to 200,000.
+        batch_size : int, default 100
+            Rows a step.
+        learning_rate : float, default 0.01
+            Of Adam at the first step; it falls to zero along a cosine.
+        n_predictive_samples : int, default 100
+            R, the samples propagated for a prediction: the components of the mixture.
+        n_training_samples : int, optional
+            Samples propagated in a training step. By default 1, and 10 where the α-energy of
+            several layers needs them.
+        n_units : int or sequence of int, optional
+            Units of each inner layer. By default as many as inputs, 30 at most.
+        input_propagation : bool or sequence of bool, default True
+            Whether an inner layer adds its input to its output (its leading principal components,
+            where the layer is narrower than its input); one for all inner layers, or one for each.
+            Around a layer that reads images or sequences nothing is propagated.
+        shared_prior : bool or sequence of bool, optional
+            Whether the units of a layer share their prior functions, or have their own, at a cost;
+            one for all layers, or one for each. By default they share them, except in a
+            convolutional layer, where units share the filters only.
+        fresh_noise : bool, default False
+            Whether prior functions are drawn anew at every training step.
+        n_inducing : int, optional
+            Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
+            covariances (the paper's VIP with inducing points). By default a layer has none: it is a
+            linear combination of its prior functions.
+        likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
+            From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+            class of your own. "auto" is probit for two classes and robust-max for more.
+        precision : {"float32", "float64"}, default "float32"
+            Of all computations of the model.
+        random_state : int, RandomState or None, default 0
+            The same number gives the same model.
+        verbose : bool, default False
+            Whether to show a progress bar; where there is no terminal, a line a minute.
+
+        Attributes
+        ----------
+        classes_ : array
+            The labels, sorted.
+        model_ : DeepModel
+            The trained network and likelihood.
+        bound_history_ : array
+            The mean of the bound over successive stretches of the training.
+        n_iter_ : int
+            Training steps done.
+        input_shape_ : tuple of int
+            The shape of one input, such as (28, 28) for images.
+        encoder_ : TableEncoder
+            How a table became numbers; only where one was needed.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from dvip import DVIPClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = DVIPClassifier(n_layers=1, max_iter=100).fit(X, y)
+        >>> model.predict(X[:5]).shape
+        (5,)
+    """

@@ -1,26 +1,21 @@
-"""Regression: scaled targets, Gaussian noise, predictive mixtures on the scale of the user."""
+"""Regression: targets of one number or several, scaled inside; predictive distributions."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, assert_all_finite
+from sklearn.utils.validation import assert_all_finite
 
-from dvip.distributions import GaussianMixture
+from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.preparation import fit_rows_once
-from dvip.estimators.scales import Standardiser, merge_duplicates
-from dvip.estimators.serialisation import checkpoint_folder
-from dvip.estimators.undoing import undone_on_failure
-from dvip.likelihoods import Gaussian, Likelihood
+from dvip.estimators.scales import Standardiser
+from dvip.likelihoods import Regression
 from dvip.objectives import DeepModel
 from dvip.prediction import moments
 from dvip.runtime import precision
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
-from dvip.training import CheckpointFolder
 
 __all__ = ["DeepRegressor"]
 
@@ -30,91 +25,45 @@ MAX_TARGET_SCALE = 1e140
 
 
 class DeepRegressor(RegressorMixin, DeepEstimator):
-    """A deep model with Gaussian noise. `y` may have one column or several."""
+    """A deep model of numbers. `y` may have one column or several."""
 
-    model_: DeepModel[Gaussian]
+    task: ClassVar[str] = "regression"
+
+    model_: DeepModel[Regression]
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
 
-    def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        sample_weight: Any = None,
-        *,
-        checkpoint_dir: str | Path | None = None,
-        checkpoint_every: int | None = None,
-        resume: bool = False,
-    ) -> "DeepRegressor":
-        """Trains the model.
+    def _default_likelihood(self) -> str:
+        return "gaussian"
 
-        Parameters
-        ----------
-        X : array or DataFrame of shape (rows, inputs), or Source
-            With a prior that reads images or sequences also (rows, height, width),
-            (rows, height, width, channels) or (rows, length, channels). A source, such as
-            `open_source` gives, brings its targets and need not fit in memory.
-        y : array of shape (rows,) or (rows, targets)
-        sample_weight : array of shape (rows,), optional
-            How many times each row counts; a weight of 2 is the same as the row twice.
-        checkpoint_dir : path, optional
-            Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
-            effect only when one more is written.
-        checkpoint_every : int, optional
-            Steps between two of them; by default there is one a minute.
-        resume : bool, default False
-            Go on from the newest checkpoint, if there is one. All else must be as it was, and the
-            result is that of a training without the break, bit for bit.
+    @property
+    def _num_outputs(self) -> int:
+        return int(np.prod(self.target_shape_))
 
-        If an error or Ctrl-C ends it, the estimator is as it was before, except after
-        `TrainingDiverged`, which keeps the last finite model.
-        """
-        with checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints:
-            return self._fit(X, y, sample_weight, checkpoints)
+    def _regression(self) -> Regression:
+        """The likelihood before it has parameters: how targets are transformed."""
+        given = self.likelihood
+        auto = isinstance(given, str) and given == "auto"
+        likelihood = self._likelihood_of(self._default_likelihood() if auto else given)
+        assert isinstance(likelihood, Regression)  # by its task
+        return likelihood
 
-    def _fit_arrays(
-        self, X: Any, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
-    ) -> None:
-        inputs, targets, weights = self._checked(X, y, sample_weight)
-        self.target_shape_ = targets.shape[1:]
-        inputs, targets, weights = merge_duplicates(
-            inputs, targets.reshape(len(targets), -1), weights
-        )
-        self._fit_input_scaler(inputs, weights)
-        self._keep_target_scaler(Standardiser.fit(targets, weights))
-        self._train(inputs, self.target_scaler_.transform(targets), weights, checkpoints)
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "DeepRegressor":
-        """Trains on these rows, each once, and goes on from there at the next call.
-
-        The scales of inputs and targets, and where the model starts, are those of the first call:
-        let it have some thousand rows. Steps are of `batch_size` rows, at a constant
-        `learning_rate`; `n_samples_seen_`, the rows of all calls, is the N of the bound.
-        """
-        with undone_on_failure(self):
-            first = self._start_partial_fit()
-            inputs, targets, weights = self._checked(X, y, sample_weight, reset=first)
-            if first:
-                self.target_shape_ = targets.shape[1:]
-            if targets.shape[1:] != self.target_shape_:
-                raise ValueError(f"y has the shape {targets.shape}, rows had {self.target_shape_}.")
-            targets = targets.reshape(len(targets), -1)
-            if first:
-                self._fit_input_scaler(inputs, weights)
-                self._keep_target_scaler(Standardiser.fit(targets, weights))
-            scaled = (self.input_scaler_.transform(inputs), self.target_scaler_.transform(targets))
-            fit_rows_once(self, *scaled, weights)
-        return self
-
-    def _checked(
-        self, X: Any, y: Any, sample_weight: Any, **options: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Inputs, targets and weights, validated."""
-        X, y = self._validated(X, y, multi_output=True, y_numeric=True, **options)
+    def _checked(self, X: Any, y: Any, *, reset: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        X, y = self._read_training_inputs(X, y, reset=reset, multi_output=True, y_numeric=True)
         y = np.asarray(y, dtype=np.float64)
         assert_all_finite(y, input_name="y")  # objects among them were not looked at before
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return X, y, weights
+        return X, y
+
+    def _note_targets(self, y: np.ndarray) -> None:
+        self.target_shape_ = y.shape[1:]
+
+    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
+        if y.shape[1:] != self.target_shape_:
+            raise ValueError(f"y has the shape {y.shape}, rows had {self.target_shape_}.")
+        return self._regression().transform(y.reshape(len(y), -1))
+
+    def _fit_target_scaler(self, targets: np.ndarray, weights: np.ndarray) -> None:
+        self._keep_target_scaler(Standardiser.fit(targets, weights))
 
     def _keep_target_scaler(self, scaler: Standardiser) -> None:
         fits = (scaler.scale > 1 / MAX_TARGET_SCALE) & (scaler.scale < MAX_TARGET_SCALE)
@@ -123,75 +72,127 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
                 f"y has the mean {scaler.mean} and the standard deviation {scaler.scale}, too "
                 "small or too large to compute with: rescale y."
             )
+        if not self._regression().standardised:
+            scaler = Standardiser(np.zeros_like(scaler.mean), np.ones_like(scaler.scale))
         self.target_scaler_ = scaler
 
+    def _scaled_targets(self, targets: np.ndarray) -> np.ndarray:
+        return self.target_scaler_.transform(targets)
+
     def _stream_targets(self) -> NumberTargets:
-        return NumberTargets()
+        likelihood = self._regression()
+        return NumberTargets(likelihood.transform, f"numbers of {type(likelihood).__name__}")
 
     def _note_stream_targets(self, content: RowsContent) -> tuple[np.ndarray, np.ndarray, None]:
-        """Mean and scale of the targets of a source."""
         targets = slice(content.num_inputs, None)
         moments = (content.mean[targets], content.std[targets], content.largest[targets])
         self.target_shape_ = content.target_shape
         self._keep_target_scaler(Standardiser.of_moments(*moments))
         return self.target_scaler_.mean, self.target_scaler_.scale, None
 
-    def _likelihood(self) -> tuple[Likelihood, int]:
-        num_targets = int(np.prod(self.target_shape_))
-        return Gaussian.create(num_targets), num_targets
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains on these rows, each once, and goes on from there at the next call.
 
-    def predict_dist(self, X: Any) -> GaussianMixture:
-        """The predictive distribution of y for each row: a Gaussian mixture.
+        The scales of inputs and targets, and where the model starts, are those of the first call:
+        let it have some thousand rows. Steps are of `batch_size` rows, at a constant
+        `learning_rate`; `n_samples_seen_`, the rows of all calls, is the N of the bound.
 
-        It holds `n_predictive_samples` means and variances for each row; with many millions of rows
-        ask for it in blocks, or use `predict`, which keeps only the mean and the deviation.
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+        y : array of shape (rows,) or (rows, targets)
+        sample_weight : array of shape (rows,), optional
+            How many times each row counts.
+
+        Returns
+        -------
+        self
         """
-        means, variances = map(np.concatenate, zip(*self._moments(X), strict=True))
-        if not self.target_shape_:
-            means, variances = means[:, 0], variances[:, 0]
-        return GaussianMixture(means, variances, self._noise_variance())
+        return self._partial_fit(X, y, sample_weight)
+
+    def predict_dist(self, X: Any) -> Predictive:
+        """The predictive distribution of y for each row: a mixture.
+
+        It holds `n_predictive_samples` components for each row; with many millions of rows
+        ask for it in blocks, or use `predict`, which keeps only the mean and the deviation.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+
+        Returns
+        -------
+        Predictive
+            With Gaussian noise a `GaussianMixture`. Several targets are a second axis of all that
+            it gives.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from dvip import DVIPRegressor
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = DVIPRegressor(n_layers=1, max_iter=100).fit(X, y)
+        >>> lower, upper = model.predict_dist(X[:3]).interval(0.9)
+        >>> lower.shape
+        (3,)
+        """
+        mean, variance = map(np.concatenate, zip(*self._moments(X), strict=True))
+        return self._predictive(mean, variance)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The predictive mean of y and, if asked for, its standard deviation."""
-        pieces = [
-            (means.mean(axis=-1), variances.mean(axis=-1) + means.var(axis=-1))
-            for means, variances in self._moments(X)
-        ]
-        mean, variance = (
-            np.concatenate(arrays).reshape(-1, *self.target_shape_)
-            for arrays in zip(*pieces, strict=True)
-        )
-        return (mean, np.sqrt(variance + self._noise_variance())) if return_std else mean
+        """The predictive mean of y and, if asked for, its standard deviation.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+        return_std : bool, default False
+
+        Returns
+        -------
+        mean : array of shape (rows,) or (rows, targets)
+        std : array of the same shape
+            Only with `return_std`.
+        """
+        pieces = [self._predictive(*piece) for piece in self._moments(X)]
+        mean = np.concatenate([piece.mean for piece in pieces])
+        return (mean, np.concatenate([piece.std for piece in pieces])) if return_std else mean
 
     def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
         """n whole functions from the posterior, without the noise of the data.
 
-        The result is called with inputs, f(X) -> (n, rows) or (n, rows, targets), any number of
-        times: it is the same functions each time.
+        Parameters
+        ----------
+        n : int
+        random_state : int, RandomState or None
+            The same number gives the same functions.
+
+        Returns
+        -------
+        function of X
+            f(X) -> (n, rows) or (n, rows, targets), any number of times: it is the same functions
+            each time.
         """
         latent = self._draw_latent(n, random_state)
         scaler, shape = self.target_scaler_, self.target_shape_
+        likelihood = self.model_.likelihood
 
         def functions(X: Any) -> np.ndarray:
-            values = latent(X) * scaler.scale + scaler.mean
+            values = likelihood.function_values(latent(X), scaler.mean, scaler.scale)
             return values.reshape(*values.shape[:2], *shape)
 
         return functions
 
     def _moments(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Means and variances of f, rows x targets x samples, on the user's scale, in pieces."""
+        """Means and variances of f, rows x units x samples, on the model's scale, in pieces."""
         inputs = self._scaled(X)
-        scale, offset = self.target_scaler_.scale[:, None], self.target_scaler_.mean[:, None]
         with precision(self.precision):
             for mean, variance in moments(self.model_.network, inputs, self._sample_noise()):
-                mean, variance = (np.moveaxis(array, 2, 0) for array in (mean, variance))
-                yield mean * scale + offset, variance * np.square(scale)
+                yield np.moveaxis(mean, 2, 0), np.moveaxis(variance, 2, 0)
 
-    def _noise_variance(self) -> np.ndarray:
-        """The variance of the noise of the data, for each target, on the user's scale."""
-        likelihood = self.model_.likelihood
-        variance = np.exp(np.asarray(likelihood.log_variance, dtype=np.float64))
-        return (variance * np.square(self.target_scaler_.scale)).reshape(self.target_shape_)
+    def _predictive(self, mean: np.ndarray, variance: np.ndarray) -> Predictive:
+        scaler = self.target_scaler_
+        distribution = self.model_.likelihood.predictive(mean, variance, scaler.mean, scaler.scale)
+        return distribution if self.target_shape_ else distribution.target(0)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,38 +1,11 @@
-"""Inputs as rows of scaled numbers: shapes, standardisation, duplicate rows."""
+"""Standardisation, inside the estimators so that nothing leaks; rows that are repeated."""
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
-from dvip.processes import ImplicitProcess
-
-__all__ = ["Standardiser", "as_rows", "merge_duplicates"]
-
-
-def as_rows(
-    X: Any, process: ImplicitProcess | None, estimator: str
-) -> tuple[Any, tuple[int, ...] | None]:
-    """X with each image or sequence as one row, and the shape that it had.
-
-    What has two dimensions or fewer stays as it is, without a shape. More are an error unless the
-    process makes use of them.
-    """
-    structured = process is not None and process.structured
-    if structured and not hasattr(X, "shape"):
-        X = np.asarray(X)
-    num_rows, *shape = getattr(X, "shape", ()) or (0,)
-    if len(shape) < 2:
-        return X, None
-    if not structured:
-        raise ValueError(
-            f"X has {1 + len(shape)} dimensions, but {estimator} expected <= 2, (rows, inputs), "
-            'with this prior. For images use prior="conv", for sequences prior="recurrent", or '
-            "make each row flat."
-        )
-    return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
+__all__ = ["Standardiser", "decided_by_one_row", "merge_duplicates"]
 
 
 # Scaled values are kept within this: farther out a prediction is meaningless, but stays finite.
@@ -63,7 +36,7 @@ class _Channels:
 
 @dataclass(frozen=True)
 class Standardiser:
-    """z = (value - mean) / scale for each column; what is constant has scale 1."""
+    """z = (value - mean) / scale for each column; what is constant is scaled by its size."""
 
     mean: Float[np.ndarray, " columns"]
     scale: Float[np.ndarray, " columns"]
@@ -112,10 +85,10 @@ class Standardiser:
     ) -> "Standardiser":
         """From the moments of each channel, divided by its largest magnitude."""
         # A constant column may have a standard deviation of a few roundings. One whose standard
-        # deviation is too small to divide by is as good as constant.
+        # deviation is too small to divide by is as good as constant: its size is its scale.
         scale = std * largest
         constant = (std <= 1e-14) | (scale < np.finfo(float).tiny)
-        scale = np.where(constant, 1.0, scale)
+        scale = np.where(constant, largest, scale)
         return cls(channels.by_column(mean * largest), channels.by_column(scale))
 
     def transform(self, values: Float[np.ndarray, "rows columns"]) -> np.ndarray:
@@ -141,3 +114,25 @@ def merge_duplicates(
     merged = rows[first]
     totals = np.bincount(inverse.ravel(), weights=weights[kept], minlength=len(first))
     return merged[:, : inputs.shape[1]], merged[:, inputs.shape[1] :], totals
+
+
+# A column whose deviation would shrink by this factor without its most distant row has the scale of
+# that row.
+DECIDING = 100.0
+
+
+def decided_by_one_row(
+    values: Float[np.ndarray, "rows columns"],
+) -> Bool[np.ndarray, " columns"]:
+    """Whether one row alone decides the scale of a column that varies without it, too."""
+    decided = np.zeros(values.shape[1], dtype=bool)
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = np.abs(values - values.mean(axis=0))
+        farthest = distances.argmax(axis=0)
+        largest, total = distances.max(axis=0), distances.sum(axis=0)
+        # The farthest is then as far from the mean as all others together.
+        for column in np.flatnonzero(largest >= 0.49 * total):
+            others = np.delete(values[:, column], farthest[column])
+            spread = np.ptp(others) if len(others) > 1 else 0.0
+            decided[column] = 0 < DECIDING * spread < largest[column]
+    return decided

@@ -35,7 +35,7 @@ from dvip.persistence import (
     write_model,
 )
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
-from dvip.runtime import precision
+from dvip.runtime import precision, use_compilation_cache
 from dvip.tables import TableEncoder
 from dvip.training import CheckpointFolder, is_first_process, placement
 
@@ -49,9 +49,6 @@ __all__ = [
     "training_identity",
     "training_seed",
 ]
-
-# Objects that may be parameters, by name; others are the user's own.
-KNOWN_OBJECTS = {cls.__name__: cls for cls in (*PRIORS.values(), *LIKELIHOODS.values())}
 
 # Letters that a type of texts may have room for.
 MAX_TEXT = 10_000
@@ -88,6 +85,7 @@ def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
     `prior` and `likelihood` are needed only where the model has one of your own class: a file
     cannot hold your code. They must be as those that the model was trained with.
     """
+    use_compilation_cache()
     own_objects = {"prior": prior, "likelihood": likelihood}
     content, arrays = read_folder(expanded(path), MODEL)
     try:
@@ -122,7 +120,7 @@ def _restored(
     estimator: Any = cls(
         **{name: _decode_parameter(name, value, own_objects) for name, value in parameters.items()}
     )
-    estimator._check_parameters()
+    estimator.check_parameters()
     used = set()
     for name, value in content["attributes"].items():
         if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
@@ -135,6 +133,15 @@ def _restored(
     if not used.issuperset(arrays):
         raise ValueError(f"arrays that the model does not have: {sorted(set(arrays) - used)}.")
     return estimator
+
+
+def _known_object(name: str) -> type | None:
+    """The class of that name that may be a parameter; others are the user's own."""
+    for registry in (PRIORS, LIKELIHOODS):
+        for entry, cls in zip(registry, registry.classes, strict=True):
+            if cls == name:
+                return registry[entry]
+    return None
 
 
 def encode_parameters(estimator: Any) -> dict[str, Any]:
@@ -151,7 +158,7 @@ def _encode_parameter(value: Any) -> Any:
         return [_encode_parameter(entry) for entry in value]
     if isinstance(value, eqx.Module):
         name = type(value).__name__
-        if KNOWN_OBJECTS.get(name) is not type(value):
+        if _known_object(name) is not type(value):
             # How it looks tells it from another of its class.
             return {"own_object": name, "looks": _looks(value)}
         options = {
@@ -191,7 +198,10 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
         _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
-    return KNOWN_OBJECTS[value["object"]](**options)
+    known = _known_object(value["object"])
+    if known is None:
+        raise ModelFileError(f"The model's {name} is of the unknown class {value['object']!r}.")
+    return known(**options)
 
 
 def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
@@ -299,7 +309,7 @@ def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
     inputs = np.zeros((1, len(estimator.input_scaler_.mean)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
-    skeleton = eqx.filter_eval_shape(lambda: estimator._build(inputs))
+    skeleton = eqx.filter_eval_shape(lambda: estimator.build_model(inputs))
     return tree_from_arrays("model_", skeleton, arrays)
 
 

@@ -1,28 +1,17 @@
-"""Likelihoods p(y | f). One file each."""
+"""Likelihoods p(y | f). One file each; `registry.py` has their names."""
 
-from dvip.likelihoods.gaussian import Gaussian
 from dvip.likelihoods.likelihood import (
     Classification,
     Likelihood,
+    Regression,
     gaussian_expectation,
     log_gaussian_expectation,
 )
-from dvip.likelihoods.probit import Probit
-from dvip.likelihoods.robustmax import RobustMax
 
 __all__ = [
-    "CLASSIFICATION_LIKELIHOODS",
     "Classification",
-    "Gaussian",
     "Likelihood",
-    "Probit",
-    "RobustMax",
+    "Regression",
     "gaussian_expectation",
     "log_gaussian_expectation",
 ]
-
-# The names that `likelihood=` of a classifier understands.
-CLASSIFICATION_LIKELIHOODS: dict[str, type[Classification]] = {
-    "probit": Probit,
-    "robustmax": RobustMax,
-}

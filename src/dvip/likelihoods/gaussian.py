@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dvip.likelihoods.likelihood import Likelihood, Moments
+from dvip.distributions import GaussianMixture
+from dvip.likelihoods.likelihood import Moments, Regression
 
 __all__ = ["Gaussian"]
 
@@ -16,19 +17,19 @@ __all__ = ["Gaussian"]
 INITIAL_VARIANCE = 1.0
 
 
-class Gaussian(Likelihood):
+class Gaussian(Regression):
     """y_h = f_h + noise with variance σ²_h; several targets are independent given f."""
 
-    log_variance: Float[Array, " units"]
+    log_variance: Float[Array, " units"] | None = None
 
-    @classmethod
-    def create(cls, num_targets: int, variance: float = INITIAL_VARIANCE) -> "Gaussian":
+    def initialise(self, num_outputs: int) -> "Gaussian":
         """The same noise for every target."""
-        return cls(jax.device_put(np.full(num_targets, math.log(variance))))
+        return Gaussian(jax.device_put(np.full(num_outputs, math.log(INITIAL_VARIANCE))))
 
     @property
     def variance(self) -> Float[Array, " units"]:
-        """The noise variances σ²_h."""
+        """The noise variances σ²_h, on the scale of the targets that the model sees."""
+        assert self.log_variance is not None  # of an initialised likelihood
         return jnp.exp(self.log_variance)
 
     def _aligned(
@@ -37,6 +38,7 @@ class Gaussian(Likelihood):
         """Targets and log-variances with as many axes as the moments have."""
         ones = (1,) * (moments.ndim - 2)
         aligned = targets.reshape(targets.shape[0], *ones, targets.shape[1])
+        assert self.log_variance is not None  # of an initialised likelihood
         return aligned, self.log_variance.reshape(-1, *ones, 1)
 
     def expected_log_prob(
@@ -60,3 +62,16 @@ class Gaussian(Likelihood):
         constant = (1 - alpha) * (jnp.log(2 * jnp.pi) + log_variance) - jnp.log(alpha)
         log_density = jnp.square(aligned - mean) / total + jnp.log(2 * jnp.pi * total)
         return 0.5 * jnp.sum(constant - log_density, axis=0)
+
+    def predictive(
+        self,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+    ) -> GaussianMixture:
+        """N(mean, variance + σ²) of each sample, scaled."""
+        noise = np.exp(np.asarray(self.log_variance, dtype=np.float64)) * np.square(scale)
+        return GaussianMixture(
+            mean * scale[:, None] + offset[:, None], variance * np.square(scale)[:, None], noise
+        )

@@ -1,7 +1,13 @@
-"""The protocol of a likelihood p(y | f): what the objectives and the predictions need of it."""
+"""The protocol of a likelihood p(y | f), and quadrature over Gaussians for those who need it.
+
+One side of it is for training: expectations of log p(y | f), or of its powers, under the Gaussian
+moments of f. The other is for prediction: from these moments to the distribution of y. Whoever
+trains, predicts, scores or saves asks the likelihood and knows no special case.
+"""
 
 import abc
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,10 +15,13 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
+from dvip.distributions import Predictive
+
 __all__ = [
-    "NUM_POINTS",
     "Classification",
     "Likelihood",
+    "Moments",
+    "Regression",
     "gaussian_expectation",
     "log_gaussian_expectation",
 ]
@@ -22,7 +31,26 @@ Moments = Float[Array, "units *shape"]
 
 
 class Likelihood(eqx.Module):
-    """p(y | f). Its methods take the Gaussian moments of f and know nothing of how f was made."""
+    """p(y | f). Its methods take the Gaussian moments of f and know nothing of how f was made.
+
+    A likelihood is a frozen dataclass. Its static fields are options that a user chooses; its array
+    fields are parameters, absent until `initialise` has been told the number of targets.
+    """
+
+    # What it is for: "regression" or "classification".
+    task: ClassVar[str]
+
+    def initialise(self, num_outputs: int) -> "Likelihood":
+        """This likelihood with its parameters, for so many targets, or classes."""
+        del num_outputs
+        return self
+
+    @abc.abstractmethod
+    def num_latents(self, num_outputs: int) -> int:
+        """How many units the last layer must have for so many targets, or classes.
+
+        A ValueError, which says what to do, if the likelihood is not for so many.
+        """
 
     @abc.abstractmethod
     def expected_log_prob(
@@ -41,12 +69,57 @@ class Likelihood(eqx.Module):
         """log E[p(y | f)^alpha] for f ~ N(mean, variance): the data term of the α-energy."""
 
 
+class Regression(Likelihood):
+    """A likelihood of numbers.
+
+    The model sees z = (transform(y) - offset) / scale, where offset and scale make z standardised,
+    and its moments are those of z. `predictive` goes the way back.
+    """
+
+    task: ClassVar[str] = "regression"
+    # Whether targets are standardised after `transform`; otherwise the offset is 0, the scale 1.
+    standardised: ClassVar[bool] = True
+
+    def num_latents(self, num_outputs: int) -> int:
+        """One unit for each target."""
+        return num_outputs
+
+    def transform(
+        self, targets: Float[np.ndarray, "rows outputs"]
+    ) -> Float[np.ndarray, "rows outputs"]:
+        """The user's targets on the scale that is modelled, before it is standardised.
+
+        A ValueError if some of them are impossible, such as negative ones of a positive quantity.
+        """
+        return targets
+
+    @abc.abstractmethod
+    def predictive(
+        self,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+    ) -> Predictive:
+        """The distribution of y, on the user's scale, with an axis for the targets.
+
+        Each of the samples sent through the network is a component of it: f ~ N(mean, variance).
+        """
+
+    def function_values(
+        self,
+        values: Float[np.ndarray, "functions rows units"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+    ) -> Float[np.ndarray, "functions rows outputs"]:
+        """What y would be without noise, on the user's scale, where f has these values."""
+        return values * scale + offset
+
+
 class Classification(Likelihood):
     """A likelihood of class numbers 0, 1, ..., given as one row of floating-point targets."""
 
-    @abc.abstractmethod
-    def num_latents(self, num_classes: int) -> int:
-        """How many units the last layer must have."""
+    task: ClassVar[str] = "classification"
 
     @abc.abstractmethod
     def class_probabilities(
@@ -59,17 +132,13 @@ class Classification(Likelihood):
 NUM_POINTS = 20
 
 
-def _points_and_weights() -> tuple[np.ndarray, np.ndarray]:
-    points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
-    return points, weights / np.sqrt(2 * np.pi)
-
-
 def _nodes(
     mean: Float[Array, "*shape"], variance: Float[Array, "*shape"]
 ) -> tuple[Float[Array, "points *shape"], Float[np.ndarray, " points"]]:
-    points, weights = _points_and_weights()
+    """Points of Gauss-Hermite quadrature under one-dimensional Gaussians, and their weights."""
+    points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
     column = jnp.asarray(points, mean.dtype).reshape(-1, *(1,) * mean.ndim)
-    return mean + jnp.sqrt(variance) * column, weights
+    return mean + jnp.sqrt(variance) * column, weights / np.sqrt(2 * np.pi)
 
 
 def gaussian_expectation(

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from dvip.paper.methods import METHODS
-from dvip.paper.runs import LEVELS
+from dvip.paper.execution import LEVELS
+from dvip.paper.grids import METHODS
 from dvip.paper.summaries import Cell, Estimate, Summary, higher_is_better
 
 __all__ = ["calibration_figure", "curves_figure", "figures", "reliability_figure", "scores_figure"]

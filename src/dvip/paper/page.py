@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from dvip.files import replace_file
 from dvip.paper.figures import figures
-from dvip.paper.result_tables import Table, agreement, command, markdown, mixture, tables
-from dvip.paper.summaries import Summary
+from dvip.paper.summaries import Summary, Table, agreement, command, markdown, mixture, tables
 
 __all__ = ["html_report", "write_experiment"]
 

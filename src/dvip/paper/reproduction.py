@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import typer
 from rich.console import Console
@@ -11,16 +12,15 @@ from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from dvip.batches import Part
 from dvip.cli.console import INTERRUPTED
-from dvip.files import replace_file
+from dvip.files import lock, replace_file
 from dvip.paper.grids import EXPERIMENTS, Experiment
 from dvip.paper.page import html_report, write_experiment
-from dvip.paper.result_tables import Table, agreement, tables
-from dvip.paper.runner import Outcome, parse_shard, run_all, shard
-from dvip.paper.runs import Results, Run
-from dvip.paper.summaries import summarise, summarise_all
+from dvip.paper.runs import LOCKS, Outcome, Results, Run, run_all
+from dvip.paper.summaries import Table, agreement, summarise, summarise_all, tables
 
-__all__ = ["list_experiments", "reproduce_experiment", "write_report"]
+__all__ = ["list_experiments", "parse_part", "part_of", "reproduce_experiment", "write_report"]
 
 # Words for what became of runs, in the order of a summary.
 STATES = {
@@ -60,7 +60,7 @@ def reproduce_experiment(
         raise ValueError(f"There is no experiment {name!r}; choose from {known}.")
     experiment = EXPERIMENTS[name]
     runs = experiment.runs(datasets, methods, splits, seeds, max_iter)
-    runs = shard(runs, *parse_shard(part)) if part else runs
+    runs = part_of(runs, parse_part(part)) if part else runs
     Results(out)  # says so if it cannot be a folder of results
     out.mkdir(parents=True, exist_ok=True)
     if experiment.timed and jobs > 1:
@@ -88,17 +88,39 @@ def reproduce_experiment(
         raise typer.Exit(1)
 
 
+def parse_part(text: str) -> Part:
+    """The part that "3/20" names, the third of twenty."""
+    index, _, number = text.partition("/")
+    if not (index.isdigit() and number.isdigit() and 1 <= int(index) <= int(number)):
+        raise ValueError(f"--shard {text}: give a part and how many there are, such as 3/20.")
+    return Part(int(index) - 1, int(number))
+
+
+def part_of(runs: Sequence[Run], part: Part) -> list[Run]:
+    """The runs of a part: every run is in exactly one.
+
+    The order of a grid has a period, the number of its methods; shuffled, each part has some of
+    all of them.
+    """
+    shuffled = list(runs)
+    Random(0).shuffle(shuffled)
+    chosen = set(shuffled[part.index :: part.number])
+    return [run for run in runs if run in chosen]
+
+
 def show_tables(experiment: Experiment, out: Path, max_iter: int | None) -> None:
     """Prints the tables of all results that are there, and writes them and the figures."""
-    summary = summarise(experiment, Results(out), max_iter)
-    if not summary.cells:
-        return
+    # Of several processes, the last to write has the results of all.
+    with lock(out / LOCKS / "tables", wait=True):
+        summary = summarise(experiment, Results(out), max_iter)
+        if not summary.cells:
+            return
+        written = write_experiment(summary, out)
     for table in tables(summary):
         print_table(table)
         verdict = agreement(summary, table.metric)
         if verdict:
             typer.echo(verdict)
-    written = write_experiment(summary, out)
     typer.echo(f"Wrote {', '.join(map(str, written))}.")
 
 

@@ -1,133 +1,24 @@
-"""Calibration in a few numbers, small enough to be stored with every run."""
+"""Runs: what identifies one, the folder of their results, and how all of a grid get done.
 
-import copy
+Runs are done one after another or several at once; what is there already is left out.
+"""
+
 import json
-import math
-import platform
-import time
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
-from importlib.metadata import version
+from dataclasses import dataclass, fields
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
-import equinox as eqx
-import jax
-import numpy as np
-from jaxtyping import Bool, Float
+from dvip.files import Hold, lock, replace_file
 
-from dvip.files import lock, replace_file
-from dvip.layers.layer import WhitenedGaussian
-from dvip.metrics import (
-    add_totals,
-    classification_metrics,
-    regression_from_totals,
-    regression_totals,
-)
-from dvip.paper.datasets import DATASETS, Split, load_split
-from dvip.paper.methods import METHODS
-from dvip.training import TrainingDiverged
-
-__all__ = [
-    "LEVELS",
-    "Results",
-    "Run",
-    "class_calibration",
-    "curve",
-    "execute",
-    "interval_calibration",
-    "with_prior",
-]
-
-# Central intervals whose coverage is counted, and the bins of a PIT histogram.
-LEVELS = tuple(round(0.05 * step, 2) for step in range(1, 20))
-PIT_BINS = 20
-CONFIDENCE_BINS = 15
-
-
-def interval_calibration(cdf: Float[np.ndarray, " rows"]) -> dict[str, list]:
-    """From the predictive cdf at what happened, which is uniform for an honest model.
-
-    `pit` counts it in equal bins; `coverage` is the share of rows within each central interval.
-    """
-    from_median = 2 * np.abs(cdf - 0.5)
-    return {
-        "pit": np.histogram(cdf, PIT_BINS, (0, 1))[0].tolist(),
-        "coverage": [float(np.mean(from_median <= level)) for level in LEVELS],
-    }
-
-
-def class_calibration(
-    confidence: Float[np.ndarray, " rows"], correct: Bool[np.ndarray, " rows"]
-) -> dict[str, list]:
-    """Rows, summed confidence and right predictions in equal bins of the highest probability."""
-    bins = np.minimum((confidence * CONFIDENCE_BINS).astype(int), CONFIDENCE_BINS - 1)
-    return {
-        name: np.bincount(bins, weights=weights, minlength=CONFIDENCE_BINS).tolist()
-        for name, weights in (
-            ("rows", np.ones(len(bins))),
-            ("confidence", confidence),
-            ("correct", correct.astype(float)),
-        )
-    }
-
-
-GRID_POINTS = 400
-NUM_DRAWS = 8
-# Of the range of the inputs, on both sides.
-MARGIN = 0.05
-
-
-def curve(estimator: Any, split: Split) -> dict[str, list]:
-    """The predictive distribution on a grid, draws from the prior, and the points themselves."""
-    inputs = np.concatenate([split.inputs, split.test_inputs])[:, 0]
-    margin = MARGIN * np.ptp(inputs)
-    grid = np.linspace(inputs.min() - margin, inputs.max() + margin, GRID_POINTS)
-    distribution = estimator.predict_dist(grid[:, None])
-    lower, upper = distribution.interval(0.95)
-    draws = with_prior(estimator).sample_functions(NUM_DRAWS, random_state=0)(grid[:, None])
-    return {
-        name: np.round(np.asarray(values, float), 5).tolist()
-        for name, values in {
-            "grid": grid,
-            "mean": distribution.mean,
-            "lower": lower,
-            "upper": upper,
-            "prior_draws": draws,
-            "x": split.inputs[:, 0],
-            "y": split.targets,
-            "test_x": split.test_inputs[:, 0],
-            "test_y": split.test_targets,
-        }.items()
-    }
-
-
-def with_prior(estimator: Any) -> Any:
-    """The fitted estimator with every layer's posterior put back to its (learned) prior."""
-
-    def at_prior(node: Any) -> Any:
-        if not isinstance(node, WhitenedGaussian):
-            return node
-        units, _, coefficients = node.q.shape
-        return WhitenedGaussian.create(units, coefficients, scale=1.0)
-
-    prior = copy.copy(estimator)
-    prior.model_ = jax.tree.map(
-        at_prior, estimator.model_, is_leaf=lambda node: isinstance(node, WhitenedGaussian)
-    )
-    return prior
-
-
-# Rows at once, as a predictive distribution is a hundred times its inputs.
-ROWS_AT_ONCE = 10_000
-# Scores on training rows are of so many of them at most.
-MAX_TRAIN_ROWS = 5_000
-# Some readers leave out rows, and CO2 has a row more every month.
-MIN_SHARE_OF_ROWS = 0.9
-# Packages that may change a result.
-PACKAGES = ("dvip", "jax", "jaxlib", "equinox", "optax", "numpy", "scikit-learn")
+__all__ = ["LOCKS", "Outcome", "Results", "Run", "run_all"]
 
 
 @dataclass(frozen=True, order=True)
@@ -160,117 +51,6 @@ class Run:
     def __str__(self) -> str:
         budget = "" if self.max_iter is None else f", {self.max_iter:,} steps"
         return f"{self.dataset}, {self.method}, split {self.split}, seed {self.seed}{budget}"
-
-
-def execute(run: Run, data: Path | None = None) -> dict[str, Any]:
-    """Trains and judges. A training that diverges is a result too, with an `error`."""
-    split = load_split(run.dataset, run.split, data)
-    _check_whole(run.dataset, split)
-    settings = {"random_state": run.random_state}
-    if run.max_iter is not None:
-        settings["max_iter"] = run.max_iter
-    task = DATASETS[run.dataset].task
-    estimator = METHODS[run.method].estimator(task, **settings)
-    result = {
-        **asdict(run),
-        "task": task,
-        "estimator": type(estimator).__name__,
-        "settings": {name: _plain(value) for name, value in estimator.get_params().items()},
-        "rows": {"train": len(split.targets), "test": len(split.test_targets)},
-        "inputs": int(split.inputs[0].size),
-        "versions": {package: version(package) for package in PACKAGES},
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
-    for _ in range(2 if run.timed else 1):
-        result |= fit(estimator, split)
-    if result["error"] is None:
-        result["bound"] = float(estimator.bound_history_[-1])
-        judged = judge(estimator, split)
-        infinite = [name for name, score in judged["metrics"].items() if not math.isfinite(score)]
-        if infinite:
-            result["error"] = f"Not finite on the test part: {', '.join(infinite)}."
-        else:
-            result |= judged
-    result["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
-    return result
-
-
-def _check_whole(name: str, split: Split) -> None:
-    """A file that was cut off at the end of a line is not to be compared with the paper."""
-    rows, expected = len(split.targets) + len(split.test_targets), DATASETS[name].rows
-    if rows < MIN_SHARE_OF_ROWS * expected:
-        raise ValueError(
-            f"{name} has {rows:,} rows here and should have {expected:,}: its files are not whole. "
-            "Delete them, to have them downloaded again, or replace them."
-        )
-
-
-def fit(estimator: Any, split: Split) -> dict[str, Any]:
-    """Trains, and says how it ended, after how many steps and how long."""
-    started, cpu_started = time.perf_counter(), time.process_time()
-    error = None
-    try:
-        estimator.fit(split.inputs, split.targets)
-    except TrainingDiverged as stopped:
-        error = str(stopped)
-    return {
-        "error": error,
-        "steps": estimator.n_iter_,
-        "seconds": round(time.perf_counter() - started, 3),
-        "cpu_seconds": round(time.process_time() - cpu_started, 3),
-    }
-
-
-def judge(estimator: Any, split: Split) -> dict[str, Any]:
-    """Scores on the test part and on training rows, calibration, and curves of one input."""
-    started = time.perf_counter()
-    metrics, calibration = scores(estimator, split.test_inputs, split.test_targets)
-    seconds = time.perf_counter() - started
-    chosen = np.random.default_rng(0).permutation(len(split.targets))[:MAX_TRAIN_ROWS]
-    train_metrics, _ = scores(estimator, split.inputs[chosen], split.targets[chosen])
-    judged: dict[str, Any] = {
-        "metrics": metrics,
-        "train_metrics": train_metrics,
-        "scoring_seconds": round(seconds, 3),
-        "calibration": calibration,
-    }
-    if split.inputs.shape[1:] == (1,):
-        judged["curve"] = curve(estimator, split)
-    return judged
-
-
-def scores(
-    estimator: Any, inputs: np.ndarray, targets: np.ndarray
-) -> tuple[dict[str, float], dict[str, list]]:
-    """Metrics, and how calibrated the predictions are."""
-    if hasattr(estimator, "classes_"):
-        blocks = [estimator.predict_proba(block) for block, _ in _blocks(inputs, targets)]
-        probabilities = np.concatenate(blocks)
-        metrics = classification_metrics(
-            probabilities, targets.tolist(), estimator.classes_.tolist()
-        )
-        correct = estimator.classes_[probabilities.argmax(axis=1)] == targets
-        return metrics, class_calibration(probabilities.max(axis=1), correct)
-    totals: dict[str, float] = {}
-    cdf = []
-    for block, y in _blocks(inputs, targets):
-        distribution = estimator.predict_dist(block)
-        totals = add_totals(totals, regression_totals(distribution, y))
-        cdf.append(distribution.cdf(y))
-    return regression_from_totals(totals), interval_calibration(np.concatenate(cdf))
-
-
-def _blocks(inputs: np.ndarray, targets: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for start in range(0, len(targets), ROWS_AT_ONCE):
-        yield inputs[start : start + ROWS_AT_ONCE], targets[start : start + ROWS_AT_ONCE]
-
-
-def _plain(value: Any) -> Any:
-    """A parameter for JSON: processes by their class and options."""
-    if not isinstance(value, eqx.Module):
-        return value
-    return repr(value)
 
 
 # A folder of results, one JSON file a run; several processes may fill it at once.
@@ -330,7 +110,155 @@ class Results:
         lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in result.items())
         replace_file(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
-    def claim(self, run: Run) -> AbstractContextManager[bool]:
+    def claim(self, run: Run) -> AbstractContextManager[Hold]:
         """Whether the run is ours to do: nobody else is doing it while this lasts."""
         name = "--".join(run.path.with_suffix(".lock").parts)
         return lock(self.folder / LOCKS / name, wait=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run: done now, done before, being done elsewhere, or failed."""
+
+    run: Run
+    state: str  # "done", "skipped", "elsewhere", "diverged" or "failed"
+    seconds: float = 0.0
+    message: str = ""
+
+
+def run_all(
+    runs: Sequence[Run],
+    folder: Path,
+    *,
+    data: Path | None = None,
+    jobs: int = 1,
+    force: bool = False,
+    on_start: Callable[[Run], None] = lambda run: None,
+    on_end: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Does all runs that have no result yet, or all of them with `force`."""
+    results = Results(folder)
+    outcomes = []
+
+    def ended(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        on_end(outcome)
+
+    left = []
+    for run in runs:
+        if run in results and not force:
+            ended(Outcome(run, "skipped"))
+        else:
+            left.append(run)
+    if jobs == 1:
+        for run in left:
+            on_start(run)
+            ended(do(run, folder, data, force))
+    elif left:
+        _run_in_processes(left, folder, data, jobs, force, on_start, ended)
+    return outcomes
+
+
+def do(run: Run, folder: Path, data: Path | None, force: bool) -> Outcome:
+    """Does one run and stores its result, unless another process has done or is doing it."""
+    results = Results(folder)
+    with results.claim(run) as ours:
+        if not ours:
+            return Outcome(run, "elsewhere")
+        if run in results and not force:
+            return Outcome(run, "skipped")
+        # Here, as processes that only share out the work need nothing of JAX.
+        from dvip.paper.execution import execute
+
+        try:
+            result = execute(run, data)
+        except Exception as error:
+            # One run that fails, for want of memory or whatever it may be, does not end the others.
+            name = "" if isinstance(error, ValueError | OSError) else f"{type(error).__name__}: "
+            first_line = (str(error).splitlines() or [type(error).__name__])[0]
+            return Outcome(run, "failed", message=f"{name}{first_line}")
+        results.write(run, result)
+    state = "diverged" if result["error"] else "done"
+    return Outcome(run, state, result["seconds"], result["error"] or "")
+
+
+def _run_in_processes(
+    runs: Sequence[Run],
+    folder: Path,
+    data: Path | None,
+    jobs: int,
+    force: bool,
+    on_start: Callable[[Run], None],
+    ended: Callable[[Outcome], None],
+) -> None:
+    """`jobs` processes that each do a run after another. A process that dies fails its run."""
+    _share_cores(max(1, (os.cpu_count() or 1) // jobs))
+
+    def submit(pool: ProcessPoolExecutor, run: Run) -> Future[Outcome]:
+        on_start(run)
+        return pool.submit(do, run, folder, data, force)
+
+    waiting = list(reversed(runs))
+    while waiting:
+        # If a process dies, all that was under way is lost; alone, each shows whether it was to
+        # blame.
+        for run in _empty(waiting, jobs, submit, ended):
+            if _empty([run], 1, submit, ended):
+                message = "its process was killed, perhaps for want of memory"
+                ended(Outcome(run, "failed", message=message))
+
+
+def _empty(
+    waiting: list[Run],
+    jobs: int,
+    submit: Callable[[ProcessPoolExecutor, Run], Future[Outcome]],
+    ended: Callable[[Outcome], None],
+) -> list[Run]:
+    """Does the runs that wait, from the last on; returns those under way when a process died."""
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_follow_parent)
+    running: dict[Future[Outcome], Run] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running[submit(pool, waiting[-1])] = waiting[-1]
+                waiting.pop()
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in sorted(done, key=lambda future: future.exception() is not None):
+                outcome = future.result()
+                del running[future]
+                ended(outcome)
+    except BrokenProcessPool:
+        return list(running.values())
+    except BaseException:
+        _kill(pool)
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return []
+
+
+def _share_cores(threads: int) -> None:
+    """Gives new processes so many threads each: threads that wait for each other are slow.
+
+    Read by JAX and by the libraries of linear algebra when they start.
+    """
+    for name in ("NPROC", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, str(threads))
+
+
+def _follow_parent() -> None:
+    """Ctrl-C is the first process's to answer, and no process outlives it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = parent_process()
+    assert parent is not None
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=end_with_parent, daemon=True).start()
+
+
+def _kill(pool: ProcessPoolExecutor) -> None:
+    for process in list((pool._processes or {}).values()):
+        process.kill()

@@ -75,17 +75,21 @@ MAX_LABELS = 10_000
 class NumberTargets:
     """Targets of a regression, rows x outputs."""
 
-    kind: ClassVar[str] = "numbers"
+    # From the user's numbers to those that are modelled, such as their logarithms.
+    transform: Callable[[np.ndarray], np.ndarray] = lambda numbers: numbers
+    # Rows of one kind are not those of another.
+    kind: str = "numbers"
 
     def encode(self, block: Block) -> np.ndarray:
-        """The numbers of a block, as they are."""
+        """The numbers of a block that are modelled."""
         targets = block.targets.reshape(len(block), -1)
         try:
-            return targets.astype(np.float64)
+            numbers = targets.astype(np.float64)
         except (TypeError, ValueError):
             for row, values in enumerate(targets):
                 _check_number(values, block, row)
             raise
+        return self.transform(numbers)
 
     def finish(self) -> np.ndarray | None:
         """Nothing to translate."""
@@ -196,10 +200,15 @@ class RowsContent:
         return self.unit * self.statistics.std
 
     @property
+    def range(self) -> np.ndarray:
+        """The smallest and the largest values of inputs and targets, in the units of the source."""
+        ends = np.stack([self.statistics.low, self.statistics.high])
+        return self.shift + self.unit * ends
+
+    @property
     def largest(self) -> np.ndarray:
         """The largest magnitude of inputs and targets, in the units of the source."""
-        ends = (self.statistics.low, self.statistics.high)
-        return np.maximum(*(np.abs(self.shift + self.unit * end) for end in ends))
+        return np.abs(self.range).max(axis=0)
 
 
 def write_rows(

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from dvip.tables import TableEncoder
+
 __all__ = ["ArraySource", "Block", "Source", "file_state"]
 
 
@@ -46,9 +48,27 @@ class Source(abc.ABC):
     same and in the same order; the rest is optional.
     """
 
+    # How the columns of a table became inputs, and the names of its targets, where it is one.
+    encoder: TableEncoder | None = None
+    target_names: Sequence[str] | None = None
+    # Whether to train on all rows in memory rather than to stream them.
+    in_memory: bool = False
+
     @abc.abstractmethod
     def blocks(self) -> Iterator[Block]:
         """All rows, in blocks, from the beginning."""
+
+    def gathered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Inputs, targets and weights of all rows."""
+        blocks = [block for block in self.blocks() if len(block)]
+        if not blocks:
+            raise ValueError("The source has no rows.")
+        weights = [block.weights for block in blocks if block.weights is not None]
+        return (
+            np.concatenate([block.inputs for block in blocks]),
+            np.concatenate([block.targets for block in blocks]),
+            np.concatenate(weights) if weights else None,
+        )
 
     @property
     def num_rows(self) -> int | None:

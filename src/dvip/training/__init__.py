@@ -4,7 +4,15 @@ from dvip.batches import ArrayData, read_ahead
 from dvip.training.checkpoints import CheckpointFolder, CheckpointWarning
 from dvip.training.placement import LostProcess, StoppedElsewhere, is_first_process, placement
 from dvip.training.progress import progress_bar, row_counter
-from dvip.training.trainer import Data, TrainingDiverged, TrainingResult, TrainingSettings, train
+from dvip.training.trainer import (
+    Data,
+    Optimiser,
+    TrainingDiverged,
+    TrainingResult,
+    TrainingSettings,
+    train,
+    train_once,
+)
 
 __all__ = [
     "ArrayData",
@@ -12,6 +20,7 @@ __all__ = [
     "CheckpointWarning",
     "Data",
     "LostProcess",
+    "Optimiser",
     "StoppedElsewhere",
     "TrainingDiverged",
     "TrainingResult",
@@ -22,4 +31,5 @@ __all__ = [
     "read_ahead",
     "row_counter",
     "train",
+    "train_once",
 ]

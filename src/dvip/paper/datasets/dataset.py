@@ -1,10 +1,9 @@
-"""What goes wrong with named data: files that are missing, or not as they should be."""
+"""A dataset by name: its files, where they are looked for, how they are fetched and checked."""
 
 import os
-import shutil
+import stat
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,13 +22,12 @@ __all__ = [
     "DataError",
     "DataFile",
     "Dataset",
-    "DownloadError",
     "Find",
     "MissingDataError",
     "Split",
     "cache_folder",
     "data_folders",
-    "download",
+    "fetch",
     "find",
 ]
 
@@ -100,108 +98,95 @@ def find(file: DataFile, folders: Sequence[Path]) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-# Downloads into the user's cache. A file has its name only once it is complete and checked.
-#
-# What is on its way has another name, so that an interrupted download is simply started anew and
-# two processes do not get in each other's way.
-
+# What a number takes at most, as text with its separator; and what is never too much for a file.
+BYTES_A_NUMBER = 32
+ALWAYS_SENSIBLE = 2**26
 # Seconds to wait for a server to answer, or to send more.
 TIMEOUT = 30
 BYTES_AT_ONCE = 2**18
 
 
-class DownloadError(OSError):
-    """No address has the file; the message names them all, with reasons."""
+def fetch(address: Address, files: Sequence[DataFile], max_bytes: int) -> None:
+    """Fetches a file into the cache, or those of an archive; each has its name once it is whole.
 
-
-def download(file: DataFile, neighbours: Sequence[DataFile] = ()) -> Path:
-    """The file's place in the cache, after it was fetched from the first address that has it.
-
-    Neighbours that are in the same archive are unpacked with it.
+    What is on its way has another name, so that an interrupted download is simply started anew and
+    two processes do not get in each other's way.
     """
-    failures: list[str] = []
-    for address in file.addresses:
-        wanted = [other for other in neighbours if address in other.addresses and other != file]
-        try:
-            _fetch(address, [cache_folder() / part.path for part in (file, *wanted)])
-        except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-            failures.append(f"{address.url} ({_reason(error)})")
-        else:
-            return cache_folder() / file.path
-    raise DownloadError(", ".join(failures))
-
-
-def _fetch(address: Address, targets: Sequence[Path]) -> None:
-    """Fetches what an address gives, takes the files out of an archive, and names them last."""
-    folder = targets[0].parent
+    cache, first = cache_folder(), files[0].path
+    transfer = _Transfer(max_bytes)
+    pooch.get_logger().setLevel("WARNING")  # it announces every download
+    if not address.is_archive:
+        fetched = pooch.retrieve(address.url, address.checksum, first, cache, downloader=transfer)
+        os.chmod(fetched, 0o644)  # temporary files are for their owner alone
+        return
+    folder = (cache / first).parent
     folder.mkdir(parents=True, exist_ok=True)
-    # Beside the target: to rename a file within a file system is one step.
+    # Beside the files: to rename one within a file system is one step.
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as temporary:
-        fetched = Path(temporary) / "fetched"
-        with _Transfer(PurePosixPath(address.url).name) as transfer:
-            pooch.get_logger().setLevel("WARNING")  # it announces every download
-            pooch.retrieve(
-                address.url, address.checksum, fetched.name, temporary, downloader=transfer
-            )
-        if address.is_archive:
-            complete = [_unpacked(fetched, target.name) for target in targets]
-        else:
-            complete = [fetched]
-        for path, target in zip(complete, targets, strict=True):
-            path.chmod(0o644)  # temporary files are for their owner alone
-            os.replace(path, target)
+        archive = Path(
+            pooch.retrieve(address.url, address.checksum, "archive", temporary, downloader=transfer)
+        )
+        members = _members(archive, [Path(file.path).name for file in files], max_bytes)
+        pooch.Unzip(members, "unpacked")(str(archive), "download", None)
+        for member, file in zip(members, files, strict=True):
+            os.replace(archive.parent / "unpacked" / member, cache / file.path)
 
 
-def _unpacked(archive: Path, name: str) -> Path:
-    """A file of an archive, beside it, wherever it is in the archive."""
-    with zipfile.ZipFile(archive) as members:
-        paths = [path for path in members.namelist() if PurePosixPath(path).name == name]
-        if not paths:
+def _members(archive: Path, names: Sequence[str], max_bytes: int) -> list[str]:
+    """Where files are in an archive, which may have them in any folder, and nothing absurd."""
+    with zipfile.ZipFile(archive) as opened:
+        entries = opened.infolist()
+    paths = {PurePosixPath(entry.filename).name: entry.filename for entry in reversed(entries)}
+    for entry in entries:
+        parts = PurePosixPath(entry.filename.replace("\\", "/"))
+        if parts.is_absolute() or ".." in parts.parts or stat.S_ISLNK(entry.external_attr >> 16):
+            raise ValueError(f"{entry.filename} in it is a link, or leads out of its folder")
+    # No member gives more bytes than it declares.
+    size = sum(entry.file_size for entry in entries)
+    if size > max_bytes:
+        raise ValueError(f"unpacked it would have {size:,} bytes, at most {max_bytes:,} make sense")
+    for name in names:
+        if name not in paths:
             raise ValueError(f"no {name} in it")
-        with members.open(paths[0]) as packed, open(archive.parent / name, "wb") as unpacked:
-            shutil.copyfileobj(packed, unpacked)
-    return archive.parent / name
+    return [paths[name] for name in names]
 
 
-class _Transfer:
-    """A download by pooch, with a bar on a terminal, that checks that all bytes have come.
+class _Transfer(pooch.HTTPDownloader):
+    """A download with a bar on a terminal, of all bytes that were promised and of no absurd number.
 
     It is its own progress bar: what `total`, `update`, `reset` and `close` are is pooch's choice.
     """
 
-    def __init__(self, name: str):
-        console = Console(stderr=True)
-        columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
-        self._task = self._bar.add_task(name, total=None)
-        self.total = 0
-
-    def __enter__(self) -> "_Transfer":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, url: str, output_file: str, requesting: Any) -> None:
-        fetch = pooch.HTTPDownloader(
+    def __init__(self, max_bytes: int):
+        super().__init__(
             progressbar=self,
             chunk_size=BYTES_AT_ONCE,
             timeout=TIMEOUT,
-            headers={
-                "Accept-Encoding": "identity"
-            },  # bytes as they are, so that they can be counted
+            headers={"Accept-Encoding": "identity"},  # bytes as they are: they can be counted
         )
-        fetch(url, output_file, requesting)
+        self.max_bytes = max_bytes
+        self.total = 0
+
+    def __call__(self, url: str, output_file: str, owner: Any) -> None:
+        console = Console(stderr=True)
+        name = PurePosixPath(url).name
+        columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(*columns, console=console, disable=not console.is_terminal) as self.bar:
+            self.task = self.bar.add_task(name, total=None)
+            super().__call__(url, output_file, owner)
         size = os.path.getsize(output_file)
         if size < self.total:
             raise OSError(f"only {size:,} of {self.total:,} bytes came")
 
     def update(self, size: int) -> None:
-        self._bar.update(self._task, total=self.total or None, advance=size)
+        self.bar.update(self.task, total=self.total or None, advance=size)
+        # What has come counts in whole pieces, though the last may be smaller.
+        come = self.bar.tasks[0].completed - BYTES_AT_ONCE
+        if max(self.total, come) > self.max_bytes:
+            raise OSError(f"more than {self.max_bytes:,} bytes, which is more than makes sense")
 
     def reset(self) -> None:
-        self._bar.reset(self._task)
+        self.bar.reset(self.task)
 
     def close(self) -> None:
         pass
@@ -258,6 +243,11 @@ class Dataset:
         """The paths of the files, below the data folder."""
         return tuple(part.path for part in self.parts)
 
+    @property
+    def max_bytes(self) -> int:
+        """All files together are smaller than this, unpacked too."""
+        return max(ALWAYS_SENSIBLE, BYTES_A_NUMBER * self.rows * (self.num_inputs + 1))
+
     def found(self, data: Path | None = None) -> dict[str, Path | None]:
         """Where each file is on this machine; None where it is not."""
         folders = data_folders(data)
@@ -282,12 +272,20 @@ class Dataset:
                 f"{looked}, and cannot be downloaded by itself: put it there {by_hand}. "
                 f"Its source is {self.address}."
             )
-        try:
-            return download(part, self.parts)
-        except DownloadError as error:
-            raise MissingDataError(
-                f"{looked}, and cannot be downloaded from {error}. Put it there {by_hand}."
-            ) from error
+        failures: list[str] = []
+        for address in part.addresses:
+            # What else is in an archive is kept as well.
+            others = [other for other in self.parts if address in other.addresses and other != part]
+            try:
+                fetch(address, (part, *others), self.max_bytes)
+            except Exception as error:  # whatever servers and archives come up with
+                failures.append(f"{address.url} ({_reason(error)})")
+            else:
+                return cache_folder() / path
+        raise MissingDataError(
+            f"{looked}, and cannot be downloaded from {', '.join(failures)}. Put it there "
+            f"{by_hand}."
+        )
 
     def _check_split(self, split: int) -> None:
         if split < 0:

@@ -15,6 +15,8 @@ __all__ = ["generate_rectangles", "generate_toy", "read_amat", "read_idx"]
 # The two first bytes of an IDX file are zero, the third says that its values are bytes.
 UNSIGNED_BYTES = 0x08
 GZIP = b"\x1f\x8b"
+# Five times MNIST; a few bytes of gzip may declare, and unpack to, any number.
+MAX_VALUES = 2**28
 
 
 def read_idx(find: Find, split: int, *, train: tuple[str, str], test: tuple[str, str]) -> Split:
@@ -37,20 +39,31 @@ def _images_and_labels(find: Find, images: str, labels: str) -> tuple[np.ndarray
 
 
 def _idx_array(path: Path, num_dimensions: int) -> np.ndarray:
-    with readable(path):
-        content = path.read_bytes()
-        if content.startswith(GZIP):
-            content = gzip.decompress(content)
-    start = 4 + 4 * num_dimensions
-    if content[:4] != bytes([0, 0, UNSIGNED_BYTES, num_dimensions]) or len(content) < start:
-        raise DataError(f"{path} is not an IDX file of bytes in {num_dimensions} dimensions.")
-    shape = np.frombuffer(content[4:start], dtype=">u4").tolist()
-    if len(content) - start != math.prod(shape):
+    """The values of an IDX file, packed or not; of one more than its header says, to notice it."""
+    size = 4 + 4 * num_dimensions
+    with readable(path), open(path, "rb") as raw:
+        packed = raw.read(2) == GZIP
+        raw.seek(0)
+        with gzip.GzipFile(fileobj=raw) if packed else raw as file:
+            header = file.read(size)
+            if header[:4] != bytes([0, 0, UNSIGNED_BYTES, num_dimensions]) or len(header) < size:
+                raise DataError(
+                    f"{path} is not an IDX file of bytes in {num_dimensions} dimensions."
+                )
+            shape = np.frombuffer(header[4:], dtype=">u4").tolist()
+            number = math.prod(shape)
+            if number > MAX_VALUES:
+                raise DataError(
+                    f"{path} is damaged: its header says {number:,} values, at most {MAX_VALUES:,} "
+                    "make sense."
+                )
+            values = file.read(number + 1)
+    if len(values) != number:
+        more = "or more " if len(values) > number else ""
         raise DataError(
-            f"{path} is damaged: it has {len(content) - start:,} values, its header says "
-            f"{math.prod(shape):,}."
+            f"{path} is damaged: it has {len(values):,} {more}values, its header says {number:,}."
         )
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+    return np.frombuffer(values, dtype=np.uint8).reshape(shape)
 
 
 def _amat_rows(path: Path, num_pixels: int) -> tuple[np.ndarray, np.ndarray]:

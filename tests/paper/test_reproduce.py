@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,14 @@ import pytest
 from toy_experiment import STEPS, stored, toy_runs, wait_until
 from typer.testing import CliRunner
 
-from dvip.cli import app
-from dvip.paper import reproduction, runner
+from dvip.__main__ import app
+from dvip.files import lock
+from dvip.paper import reproduction
 from dvip.paper.grids import EXPERIMENTS
+from dvip.paper.runs import LOCKS, Outcome
+from dvip.paper.summaries import summarise
+
+ALL_SPLITS = [word for split in range(3) for word in ("--split", str(split))]
 
 
 def command(*arguments):
@@ -25,6 +31,19 @@ def command(*arguments):
 def toy_command(out, *more):
     arguments = ["prior-constraint", "--dataset", "toy", "--method", "vip-elbo", "--out", str(out)]
     return [*arguments, "--max-iter", str(STEPS), *more]
+
+
+def test_the_program_starts_without_what_computes():
+    """Everyday commands first, then the paper's, and no wait for a library to list them."""
+    program = (
+        "import sys, dvip.__main__; assert not {'jax', 'numpy', 'matplotlib'} & set(sys.modules); "
+        "dvip.__main__.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True
+    )
+    listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], flags=re.MULTILINE)
+    assert listed == ["fit", "predict", "evaluate", "demo", "reproduce", "report", "datasets"]
 
 
 def test_command_writes_tables_and_figures(toy_results, tmp_path):
@@ -39,6 +58,22 @@ def test_command_writes_tables_and_figures(toy_results, tmp_path):
     assert figure.stat().st_size > 10_000
     again = command(*toy_command(out, "--split", "0", "--split", "1"))
     assert "2 runs: 2 were there." in again.stdout
+
+
+def test_tables_have_the_results_of_all_processes(toy_results, tmp_path, monkeypatch):
+    """Results are read and tables written by one process at a time: none has less than before."""
+    out, read = tmp_path / "results", []
+    shutil.copytree(toy_results, out)
+
+    def summarise_alone(*arguments):
+        with lock(out / LOCKS / "tables", wait=False) as free:
+            read.append(free)
+        return summarise(*arguments)
+
+    monkeypatch.setattr(reproduction, "summarise", summarise_alone)
+    assert command(*toy_command(out, "--split", "0")).exit_code == 0
+    assert read == [False]
+    assert "(3)" in (out / f"prior-constraint-max-iter-{STEPS}.md").read_text()
 
 
 def test_command_lists_experiments():
@@ -90,9 +125,10 @@ def _no_network(*_):
 
 
 def reproduce_process(out, stderr=subprocess.DEVNULL):
-    splits = [word for split in range(3) for word in ("--split", str(split))]
-    program = "from dvip.cli import main; main()"
-    arguments = ["reproduce", *toy_command(out, *splits)]
+    # A process that was started in the background may have been told to ignore Ctrl-C.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heeding}; from dvip.__main__ import main; main()"
+    arguments = ["reproduce", *toy_command(out, *ALL_SPLITS)]
     return subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
         stdout=subprocess.DEVNULL,
@@ -108,8 +144,8 @@ def kill(out, process):
 
 
 def finish_and_compare(out, expected):
-    process = reproduce_process(out)
-    assert process.wait(timeout=300) == 0
+    result = command(*toy_command(out, *ALL_SPLITS))
+    assert result.exit_code == 0, result.output
     assert stored(out) == stored(expected)
 
 
@@ -138,10 +174,10 @@ def test_progress_estimates_the_time_left(capsys, monkeypatch):
     monkeypatch.setattr(reproduction, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     first, second, _ = toy_runs(0, 1, 2)
     with reproduction.Display(total=4, jobs=1) as display:
-        display.end(runner.Outcome(second, "skipped"))
+        display.end(Outcome(second, "skipped"))
         display.start(first)
         assert "1 of 4 done, 1 running, 2 left" in str(display._text())
-        display.end(runner.Outcome(first, "done", 5.0))
+        display.end(Outcome(first, "done", 5.0))
     assert capsys.readouterr().err == f"[2/4] {first}: 5 s, about 2 min left\n"
 
 

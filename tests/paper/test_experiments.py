@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,15 +10,22 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import stand_ins
 from toy_experiment import STEPS, stored, toy_runs, wait_until
 
 from dvip import DVIPRegressor
 from dvip.data import DATASETS, load_split
 from dvip.metrics import regression_metrics
-from dvip.paper import runner, runs
-from dvip.paper.methods import DVIP, Method
-from dvip.paper.runner import run_all
-from dvip.paper.runs import Results, with_prior
+from dvip.paper import execution, runs
+from dvip.paper.execution import with_prior
+from dvip.paper.grids import DVIP, Method
+from dvip.paper.runs import Results, run_all
+
+
+def stand_in(name, folder):
+    """A process that does something else in place of training."""
+    program = [sys.executable, stand_ins.__file__, name, str(folder)]
+    return subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
 
 
 def test_a_result_says_what_was_done(toy_results):
@@ -44,14 +50,14 @@ def test_a_result_says_what_was_done(toy_results):
 
 def test_timed_runs_are_trained_before(toy_results, tmp_path, monkeypatch):
     """Their times are of a second training; what it gives is what it gives otherwise."""
-    fits, original = [], runs.fit
+    fits, original = [], execution.fit
 
     def fit(*arguments):
         fits.append(original(*arguments))
         return fits[-1]
 
     run = replace(toy_runs(0)[0], timed=True)
-    monkeypatch.setattr(runs, "fit", fit)
+    monkeypatch.setattr(execution, "fit", fit)
     assert [outcome.state for outcome in run_all([run], tmp_path)] == ["done"]
     result = json.loads((tmp_path / run.path).read_text())
     assert len(fits) == 2
@@ -97,15 +103,10 @@ def test_a_second_call_skips_and_force_repeats(toy_results):
     assert stored(toy_results) == before
 
 
-def test_what_another_process_is_doing_is_left_to_it(tmp_path):
-    run = toy_runs(0)[0]
-    program = (
-        "import sys, time; from pathlib import Path; from dvip.paper.runs import Results\n"
-        "from dvip.paper.runs import Run\n"
-        f"with Results(Path({str(tmp_path)!r})).claim(Run{tuple(vars(run).values())!r}) as ours:\n"
-        "    print(ours, flush=True); time.sleep(600)"
-    )
-    other = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+def test_what_another_process_is_doing_is_left_to_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(execution, "execute", _no_memory_on_split_1)
+    run = stand_ins.RUNS[0]
+    other = stand_in("hold_a_claim", tmp_path)
     assert other.stdout.readline() == "True\n"
     assert [o.state for o in run_all([run], tmp_path)] == ["elsewhere"]
     other.kill()  # what it claimed is free again, however it ended
@@ -113,15 +114,34 @@ def test_what_another_process_is_doing_is_left_to_it(tmp_path):
     assert [o.state for o in run_all([run], tmp_path)] == ["done"]
 
 
+def test_processes_on_one_folder_do_each_run_once(tmp_path):
+    """Three at once, as `dvip reproduce` in three terminals: all is there, whole, done by one."""
+    processes = [stand_in("do_all", tmp_path) for _ in range(3)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    (tmp_path / "go").touch()
+    for process in processes:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    by = {path: path.read_text().split() for path in tmp_path.glob("process-*")}
+    assert len(by) > 1
+    done = sorted(int(split) for splits in by.values() for split in splits)
+    assert done == [run.split for run in stand_ins.RUNS]
+    for run in stand_ins.RUNS:
+        result = json.loads((tmp_path / run.path).read_text())
+        assert str(run.split) in by[tmp_path / f"process-{result['by']}"]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
 def test_several_at_once_give_the_same(toy_results, tmp_path):
-    outcomes = run_all(toy_runs(0, 1, 2), tmp_path, jobs=2)
-    assert [outcome.state for outcome in outcomes] == ["done"] * 3
-    assert stored(tmp_path) == stored(toy_results)
+    outcomes = run_all(toy_runs(0, 1), tmp_path, jobs=2)
+    assert [outcome.state for outcome in outcomes] == ["done"] * 2
+    expected = stored(toy_results)
+    assert stored(tmp_path) == {run.path: expected[run.path] for run in toy_runs(0, 1)}
 
 
 def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
     wild = Method("vip-elbo", "wild", DVIP, {"n_layers": 1, "learning_rate": 1e30})
-    monkeypatch.setattr("dvip.paper.runs.METHODS", {"vip-elbo": wild})
+    monkeypatch.setattr("dvip.paper.execution.METHODS", {"vip-elbo": wild})
     (outcome,) = run_all(toy_runs(0), tmp_path)
     assert outcome.state == "diverged"
     (result,) = Results(tmp_path).find("toy", "vip-elbo", STEPS)
@@ -130,30 +150,29 @@ def test_a_training_that_diverges_is_a_result(tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_leaves_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "execute", _no_memory_on_split_0)
-    monkeypatch.setattr(Results, "write", lambda *_: None)
-    first, second = run_all(toy_runs(0, 1), tmp_path)
-    assert (first.state, second.state) == ("failed", "done")
-    assert first.message.startswith("JaxRuntimeError: RESOURCE_EXHAUSTED")
-    assert "\n" not in first.message
+    monkeypatch.setattr(execution, "execute", _no_memory_on_split_1)
+    first, second, third = run_all(toy_runs(0, 1, 2), tmp_path)
+    assert (first.state, second.state, third.state) == ("done", "failed", "done")
+    assert second.message.startswith("JaxRuntimeError: RESOURCE_EXHAUSTED")
+    assert "\n" not in second.message
 
 
-def _no_memory_on_split_0(run, data):
-    if run.split == 0:
+def _no_memory_on_split_1(run, data):
+    if run.split == 1:
         jnp.zeros(10**15)
     return {"error": None, "seconds": 1.0}
 
 
 def test_a_dataset_that_is_not_whole_is_refused(tmp_path, monkeypatch):
     toy = replace(DATASETS["toy"], rows=700)
-    monkeypatch.setattr(runs, "DATASETS", {"toy": toy})
+    monkeypatch.setattr(execution, "DATASETS", {"toy": toy})
     (outcome,) = run_all(toy_runs(0), tmp_path)
     assert outcome.state == "failed"
     assert outcome.message.startswith("toy has 600 rows here and should have 700")
 
 
 def test_scores_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "judge", lambda *_: {"metrics": {"nll": np.inf, "rmse": 1.0}})
+    monkeypatch.setattr(execution, "judge", lambda *_: {"metrics": {"nll": np.inf, "rmse": 1.0}})
     (outcome,) = run_all(toy_runs(0), tmp_path)
     assert outcome.state == "diverged"
     text = (tmp_path / toy_runs(0)[0].path).read_text()
@@ -162,7 +181,7 @@ def test_scores_that_are_not_finite_are_a_divergence(tmp_path, monkeypatch):
 
 
 def test_a_process_that_dies_fails_its_run_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "do", _die_on_split_1)
+    monkeypatch.setattr(runs, "do", stand_ins.die_on_split_1)
     outcomes = run_all(toy_runs(0, 1, 2), tmp_path, jobs=2)
     states = {outcome.run.split: outcome.state for outcome in outcomes}
     assert states == {0: "done", 1: "failed", 2: "done"}
@@ -170,37 +189,12 @@ def test_a_process_that_dies_fails_its_run_alone(tmp_path, monkeypatch):
     assert all("killed" in o.message for o in outcomes if o.state == "failed")
 
 
-def _die_on_split_1(run, folder, data, force):
-    if run.split == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return runner.Outcome(run, "done", 1.0)
-
-
-SLEEPING_RUNS = """
-import os, sys, time
-from pathlib import Path
-from dvip.paper import runner
-from dvip.paper.runs import Run
-
-def do(run, folder, data, force):
-    (folder / str(os.getpid())).touch()
-    time.sleep(600)
-
-if __name__ == "__main__":
-    runner.do = do
-    runner.run_all([Run("toy", "vip", 0), Run("toy", "vip", 1)], Path(sys.argv[1]), jobs=2)
-"""
-
-
 def test_no_process_outlives_the_first(tmp_path):
-    program, folder = tmp_path / "sleeping_runs.py", tmp_path / "processes"
-    program.write_text(SLEEPING_RUNS)
-    folder.mkdir()
-    first = subprocess.Popen([sys.executable, program, folder])
-    wait_until(lambda: len(list(folder.iterdir())) == 2)
+    first = stand_in("sleep_in_two_processes", tmp_path)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
     first.kill()
-    first.wait()
-    wait_until(lambda: not any(is_running(int(path.name)) for path in folder.iterdir()))
+    first.communicate()
+    wait_until(lambda: not any(is_running(int(path.name)) for path in tmp_path.iterdir()))
 
 
 def is_running(process):

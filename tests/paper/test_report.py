@@ -11,13 +11,19 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from dvip.cli import app
+from dvip.__main__ import app
+from dvip.paper.execution import class_calibration
 from dvip.paper.figures import figures, scores_figure
 from dvip.paper.grids import EXPERIMENTS
 from dvip.paper.page import html_report, write_experiment
-from dvip.paper.result_tables import agreement, markdown
-from dvip.paper.runs import Results, Run, class_calibration
-from dvip.paper.summaries import paper_estimate, summarise, summarise_all
+from dvip.paper.runs import Results, Run
+from dvip.paper.summaries import (
+    agreement,
+    markdown,
+    paper_estimate,
+    summarise,
+    summarise_all,
+)
 
 UCI = EXPERIMENTS["uci"]
 SCRIPT = "<script>alert(1)</script>"

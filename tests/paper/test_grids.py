@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dvip.batches import Part
 from dvip.data import DATASETS
-from dvip.paper.grids import EXPERIMENTS
-from dvip.paper.methods import METHODS
-from dvip.paper.runner import parse_shard, shard
+from dvip.paper.grids import EXPERIMENTS, METHODS
+from dvip.paper.reproduction import parse_part, part_of
 from dvip.paper.runs import Run
 
 # The paper's columns that are not a depth of ours: the best of several.
@@ -65,23 +65,27 @@ def test_datasets_without_a_split_are_left_out_unless_named():
         EXPERIMENTS["uci"].runs(splits=[20])
 
 
-def test_a_shard_has_some_of_all_methods():
+def test_a_part_has_some_of_all_methods():
     runs = EXPERIMENTS["uci"].runs()
-    for part in (1, 12):
-        chosen = shard(runs, part, 12)
+    for index in (0, 11):
+        chosen = part_of(runs, Part(index, 12))
         assert {run.method for run in chosen} == set(EXPERIMENTS["uci"].methods)
         assert chosen == sorted(chosen, key=runs.index)
 
 
 @given(st.integers(1, 30), st.integers(0, 50))
-def test_shards_are_a_partition(parts, number):
+def test_parts_are_a_partition(number_of_parts, number):
     runs = [Run("toy", "vip", split) for split in range(number)]
-    pieces = [shard(runs, part, parts) for part in range(1, parts + 1)]
+    pieces = [part_of(runs, Part(index, number_of_parts)) for index in range(number_of_parts)]
     assert sorted(run for piece in pieces for run in piece) == sorted(runs)
     assert max(map(len, pieces)) - min(map(len, pieces)) <= 1
 
 
+def test_a_part_is_counted_from_one_by_people():
+    assert parse_part("3/20") == Part(2, 20)
+
+
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "-1/3", "1/0", ""])
-def test_bad_shards(text):
+def test_bad_parts(text):
     with pytest.raises(ValueError, match="3/20"):
-        parse_shard(text)
+        parse_part(text)

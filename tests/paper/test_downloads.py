@@ -1,7 +1,9 @@
 """Downloads from a server on this machine: good ones, broken ones, and what they leave behind."""
 
+import contextlib
 import hashlib
 import io
+import stat
 import threading
 import time
 import zipfile
@@ -14,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from dvip.data import DATASETS, Address, DataFile, MissingDataError
+from dvip.paper.datasets import dataset as files
 
 MONTHS = "".join(f"{year},1,1,{year},{year - 1650}\n" for year in range(1960, 1970))
 CONTENT = MONTHS.encode()
@@ -23,7 +26,10 @@ pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 class Answer(NamedTuple):
-    """What the server says to a request; it hangs up after `body` whatever length it promised."""
+    """What the server says to a request; it hangs up after `body` whatever length it promised.
+
+    It promises none if the length is -1.
+    """
 
     body: bytes
     status: int = 200
@@ -45,9 +51,11 @@ class Server:
                 answer = server.answers.get(self.path, Answer(b"not here", 404))
                 time.sleep(answer.seconds)
                 self.send_response(answer.status)
-                self.send_header("Content-Length", str(answer.length or len(answer.body)))
+                if answer.length != -1:
+                    self.send_header("Content-Length", str(answer.length or len(answer.body)))
                 self.end_headers()
-                self.wfile.write(answer.body)
+                with contextlib.suppress(ConnectionError):  # who asked has heard enough
+                    self.wfile.write(answer.body)
 
             def log_message(self, *args):
                 pass
@@ -203,6 +211,80 @@ def test_archive_with_a_damaged_member(server, empty_cache):
     with pytest.raises(MissingDataError, match=r"/data\.zip"):
         co2_from(server.address("/data.zip", Answer(bytes(body)))).load()
     assert files_below(empty_cache) == ["co2"]
+
+
+def linked(target):
+    link = zipfile.ZipInfo("monthly_in_situ_co2_mlo.csv")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    return {link: target}
+
+
+def encrypted(archive):
+    """The archive, marked as one whose members need a password."""
+    marked = bytearray(archive)
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        marked[archive.index(signature) + offset] |= 1
+    return bytes(marked)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (zipped({"mlo.csv": bytes(2**26 + 1)}), "unpacked it would have 67,108,865 bytes"),
+        (zipped({f"{k}/a.csv": bytes(2**24) for k in range(5)}), "at most 67,108,864 make sense"),
+        (zipped({"../monthly_in_situ_co2_mlo.csv": MONTHS}), "leads out of its folder"),
+        (zipped({"a/../../monthly_in_situ_co2_mlo.csv": MONTHS}), "leads out of its folder"),
+        (zipped({"/monthly_in_situ_co2_mlo.csv": MONTHS}), "leads out of its folder"),
+        (zipped({"..\\..\\monthly_in_situ_co2_mlo.csv": MONTHS}), "leads out of its folder"),
+        (zipped(linked("/etc/hostname")), "is a link"),
+        (encrypted(zipped({"monthly_in_situ_co2_mlo.csv": MONTHS})), "password required"),
+    ],
+)
+def test_hostile_archive_leaves_nothing(server, empty_cache, tmp_path, body, reason):
+    assert len(body) < 100_000
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(MissingDataError, match=reason):
+        co2_from(server.address("/data.zip", Answer(body))).load()
+    created = set(tmp_path.rglob("*")) - before
+    assert created == {*empty_cache.parents[:2], empty_cache, empty_cache / "co2"}
+
+
+def test_a_member_gives_no_more_than_it_declares(server, empty_cache):
+    """A small size in the list of members, before a large member."""
+    body = bytearray(zipped({"monthly_in_situ_co2_mlo.csv": MONTHS * 1_000}))
+    size = body.index(b"PK\x01\x02") + 24
+    body[size : size + 4] = (100).to_bytes(4, "little")
+    with pytest.raises(MissingDataError, match=r"/data\.zip \(Bad CRC-32"):
+        co2_from(server.address("/data.zip", Answer(bytes(body)))).load()
+    assert files_below(empty_cache) == ["co2"]
+
+
+@pytest.mark.parametrize("promised", [True, False])
+def test_a_download_without_end_is_stopped(server, empty_cache, monkeypatch, promised):
+    monkeypatch.setattr(files, "ALWAYS_SENSIBLE", 100_000)
+    monkeypatch.setattr(files, "BYTES_AT_ONCE", 10_000)
+    body = b"1960,1,1,1960,310\n" * 100_000
+    dataset = co2_from(server.address("/co2.csv", Answer(body, length=len(body) * promised or -1)))
+    with pytest.raises(MissingDataError, match="more than 100,000 bytes"):
+        dataset.load()
+    assert files_below(empty_cache) == ["co2"]
+
+
+@pytest.mark.parametrize("path", ["/co2.csv", "/data.zip"])
+def test_an_interrupted_download_leaves_nothing(server, empty_cache, monkeypatch, path):
+    def interrupt(self, size):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(files._Transfer, "update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        co2_from(server.address(path, Answer(CONTENT))).load()
+    assert files_below(empty_cache) == ["co2"]
+
+
+def test_all_published_files_are_within_the_limits():
+    """HIGGS is 8 GB of text, and no dataset asks for more than twice that."""
+    assert DATASETS["higgs"].max_bytes > 8.1e9
+    assert max(dataset.max_bytes for dataset in DATASETS.values()) < 16e9
 
 
 def test_two_downloads_at_once(server, empty_cache):

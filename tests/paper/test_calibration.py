@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dvip.paper.runs import LEVELS, class_calibration, interval_calibration
+from dvip.paper.execution import LEVELS, class_calibration, interval_calibration
 
 
 def test_uniform_cdfs_are_calibrated():

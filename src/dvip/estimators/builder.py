@@ -1,0 +1,163 @@
+"""From parameters to a model: checks, widths, likelihood, layers."""
+
+import abc
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from dvip.estimators.inputs import InputReader
+from dvip.layers import Layer
+from dvip.likelihoods import Likelihood
+from dvip.network import build_network, default_widths
+from dvip.objectives import DeepModel
+from dvip.registry import LIKELIHOODS
+from dvip.runtime import PRECISIONS
+
+__all__ = ["ModelBuilder", "check_count", "one_each"]
+
+
+class ModelBuilder(InputReader):
+    """The part of an estimator that makes the model that its parameters describe."""
+
+    # Of every estimator: what it is for, as its likelihood says.
+    task: ClassVar[str]
+
+    # Parameters of every estimator; `__init__` is the subclass's own.
+    n_layers: int
+    n_units: int | Sequence[int] | None
+    alpha: float
+    input_propagation: bool | Sequence[bool]
+    likelihood: str | Likelihood
+    max_iter: int | None
+    batch_size: int
+    learning_rate: float
+    n_training_samples: int | None
+    n_predictive_samples: int
+    random_state: Any
+    verbose: bool
+
+    # Positive whole numbers among the parameters; a subclass adds its own.
+    _counts: ClassVar[tuple[str, ...]] = ("n_layers", "batch_size", "n_predictive_samples")
+
+    # Where the posterior scales of inner layers start: at their input, almost without noise.
+    _inner_q_scale: ClassVar[float] = 1e-5
+
+    # The seed of a training; parts of the model are random.
+    seed_: int
+
+    def _store(self, given: Mapping[str, Any]) -> None:
+        """Keeps what `__init__` was given, its `locals()`, as scikit-learn wants it: unchanged."""
+        for name in self._get_param_names():
+            setattr(self, name, given[name])
+
+    @abc.abstractmethod
+    def _make_layer(
+        self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
+    ) -> Layer:
+        """The layer of a place in the network, of that many units, at its starting point.
+
+        `inputs` are what input propagation alone would bring to it.
+        """
+
+    @abc.abstractmethod
+    def _default_likelihood(self) -> str:
+        """The name of the likelihood for targets that were looked at."""
+
+    @property
+    @abc.abstractmethod
+    def _num_outputs(self) -> int:
+        """How many targets, or classes, there are."""
+
+    def _q_scale(self, index: int) -> float:
+        """Where a layer's posterior scale starts. The last layer starts at its prior."""
+        return 1.0 if index == self.n_layers - 1 else self._inner_q_scale
+
+    def check_parameters(self) -> None:
+        """Raises an error, which says what to do, unless the parameters make sense."""
+        for name in self._counts:
+            check_count(name, getattr(self, name))
+        for name in ("max_iter", "n_training_samples"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha <= 1):
+            raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
+        rate = self.learning_rate
+        if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
+            raise ValueError(f"learning_rate={rate!r} must be a positive number.")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision={self.precision!r} must be one of {PRECISIONS}.")
+        if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
+            self._likelihood_of(self.likelihood)
+
+    def _likelihood_of(self, given: Any) -> Likelihood:
+        """The likelihood that was given, by its name or as an object; an error if it is none."""
+        likelihood = given
+        if isinstance(given, str):
+            if given not in LIKELIHOODS:
+                raise ValueError(f"{LIKELIHOODS.unknown(given)}, or auto.")
+            likelihood = LIKELIHOODS[given]()
+        if not isinstance(likelihood, Likelihood):
+            raise ValueError(
+                f"likelihood={given!r} is neither a name ({LIKELIHOODS.listed()}) nor a "
+                "Likelihood object."
+            )
+        if likelihood.task != self.task:
+            raise ValueError(
+                f"likelihood={given!r} is for {likelihood.task}, {type(self).__name__} for "
+                f"{self.task}: choose another."
+            )
+        return likelihood
+
+    def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
+        if self.n_units is None:
+            return default_widths(num_inputs, int(self.n_layers), 1)[:-1]
+        widths = one_each(self.n_units, self.n_layers - 1)
+        if len(widths) != self.n_layers - 1 or not all(map(_is_count, widths)):
+            raise ValueError(
+                f"n_units={self.n_units!r}: give one positive width, or a width for each of the "
+                f"{self.n_layers - 1} inner layers."
+            )
+        return tuple(map(int, widths))
+
+    def _propagate_inputs(self) -> tuple[bool, ...]:
+        flags = one_each(self.input_propagation, self.n_layers - 1)
+        are_flags = all(isinstance(flag, bool | np.bool_) for flag in flags)
+        if len(flags) != self.n_layers - 1 or not are_flags:
+            raise ValueError(
+                f"input_propagation={self.input_propagation!r}: give True, False, or one of them "
+                f"for each of the {self.n_layers - 1} inner layers."
+            )
+        return (*flags, False)
+
+    def build_model(self, inputs: np.ndarray) -> DeepModel:
+        """The model at its starting point, for scaled inputs; targets were looked at before."""
+        given = self.likelihood
+        auto = isinstance(given, str) and given == "auto"
+        likelihood = self._likelihood_of(self._default_likelihood() if auto else given)
+        widths = self._inner_widths(inputs.shape[1])
+        network = build_network(
+            inputs,
+            (*widths, likelihood.num_latents(self._num_outputs)),
+            self._make_layer,
+            self._propagate_inputs(),
+            self.seed_,
+        )
+        return DeepModel(network, likelihood.initialise(self._num_outputs))
+
+
+def one_each(given: Any, number: int) -> tuple:
+    """What was given for each layer, or one thing for all of them."""
+    return tuple(given) if isinstance(given, Sequence | np.ndarray) else (given,) * number
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def check_count(name: str, value: Any) -> None:
+    """Raises an error unless the parameter is a positive whole number."""
+    if not _is_count(value):
+        raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")

@@ -1,0 +1,203 @@
+"""What becomes of X: tables encoded, images and sequences flattened, everything scaled.
+
+What is learned from the inputs of the training, their names, shape, encoding, scales and range, is
+kept with the estimator and applied to every later X.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+
+from dvip.estimators.scales import Standardiser, decided_by_one_row
+from dvip.processes import ImplicitProcess
+from dvip.sources import Source
+from dvip.sources.records import RowsContent
+from dvip.tables import Surprises, TableEncoder
+from dvip.tables.cells import is_number_type, quoted
+
+__all__ = ["ExtrapolationWarning", "InputReader"]
+
+# Beyond the range of the training rows by more than this share of its width, a prediction is an
+# extrapolation.
+MARGIN = 0.25
+
+
+class ExtrapolationWarning(UserWarning):
+    """Rows lie far outside the range of the training rows; `columns` counts them by column."""
+
+    def __init__(self, columns: dict[str, int], num_rows: int):
+        self.columns, self.num_rows = columns, num_rows
+        most = max(columns.values())
+        super().__init__(
+            f"{most:,} of {num_rows:,} rows lie far outside the range of the training rows in "
+            f"{quoted(columns)}: predictions there are extrapolations, and too sure of themselves."
+        )
+
+
+class InputReader(BaseEstimator):
+    """The part of an estimator that reads inputs."""
+
+    precision: str
+
+    encoder_: TableEncoder
+    feature_names_in_: np.ndarray
+    n_features_in_: int
+    input_shape_: tuple[int, ...]
+    input_scaler_: Standardiser
+    input_range_: np.ndarray
+
+    def _input_process(self) -> ImplicitProcess | None:
+        """The process that reads the inputs, where there is one."""
+        return None
+
+    def _read_training_inputs(
+        self, X: Any, y: Any, *, reset: bool = True, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs, as rows of numbers, and targets; notes names, shape and encoding."""
+        if reset:
+            self.__dict__.pop("encoder_", None)
+            if _needs_encoding(X):
+                validate_data(self, X, skip_check_array=True)  # notes the names
+                self.encoder_ = TableEncoder().fit(X)
+                _tell_left_out(self.encoder_)
+        shape = None
+        if hasattr(self, "encoder_"):
+            X, y = check_X_y(self._encoded(X), y, dtype=np.float64, estimator=self, **options)
+        else:
+            X, shape = self._as_rows(X)
+            X, y = validate_data(self, X, y, dtype=np.float64, reset=reset, **options)
+        self.input_shape_ = shape or X.shape[1:]
+        return X, y
+
+    def _note_source(self, source: Source, content: RowsContent) -> None:
+        """What is noted of arrays: number, names and shape of the inputs, scales and range."""
+        if source.input_shape is not None:  # an error unless the prior reads such inputs
+            self._as_rows(np.empty((0, *source.input_shape)))
+        self._note_names(source)
+        self.n_features_in_ = getattr(self, "n_features_in_", content.num_inputs)
+        self.input_shape_ = source.input_shape or (content.num_inputs,)
+        inputs = slice(0, content.num_inputs)
+        self.input_scaler_ = Standardiser.of_moments(
+            content.mean[inputs], content.std[inputs], content.largest[inputs], self._num_channels()
+        )
+        self.input_range_ = content.range[:, inputs]
+
+    def _note_names(self, source: Source) -> None:
+        """Names of the columns of a source, and how they were encoded."""
+        for name in ("encoder_", "feature_names_in_", "n_features_in_", "target_names_"):
+            self.__dict__.pop(name, None)
+        if source.encoder is not None:
+            self.encoder_ = source.encoder
+            self.feature_names_in_ = source.encoder.feature_names_in_
+            self.n_features_in_ = source.encoder.n_features_in_
+        elif source.feature_names is not None:
+            self.feature_names_in_ = np.array(list(source.feature_names), dtype=object)
+        if source.target_names is not None:
+            self.target_names_ = tuple(source.target_names)
+
+    def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
+        """One mean and scale for each column of a table, or each channel of images, sequences."""
+        self.input_scaler_ = Standardiser.fit(inputs, weights, self._num_channels())
+        self.input_range_ = np.stack([inputs.min(axis=0), inputs.max(axis=0)])
+        lone = decided_by_one_row(inputs)
+        if self._num_channels() is None and lone.any():
+            names = np.array(self._input_names())[lone]
+            warnings.warn(
+                f"One value of {quoted(names)} is so large that all others look alike: correct it, "
+                "remove its row, or take logarithms.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _num_channels(self) -> int | None:
+        """Channels of images and sequences, which have a scale each; None is one a column."""
+        process = self._input_process()
+        if process is not None:
+            process = process.for_inputs_of_shape(self.input_shape_)
+        return None if process is None else process.num_channels
+
+    def _input_names(self) -> list[str]:
+        """What to call each input in a message."""
+        if hasattr(self, "encoder_"):
+            return list(self.encoder_.get_feature_names_out())
+        if hasattr(self, "feature_names_in_"):
+            return list(map(str, self.feature_names_in_))
+        return [f"column {number}" for number in range(math.prod(self.input_shape_))]
+
+    def _scaled(self, X: Any) -> np.ndarray:
+        """Inputs for prediction, validated and scaled; warns of rows far from the training."""
+        check_is_fitted(self)
+        if hasattr(self, "encoder_"):
+            X = self._encoded(X)
+        else:
+            X, shape = self._as_rows(X)
+            process = self._input_process()
+            if process is not None and shape is not None:
+                process.for_inputs_of_shape(self.input_shape_).for_inputs_of_shape(shape)
+            X = validate_data(self, X, reset=False, dtype=np.float64)
+        self._warn_of_extrapolation(X)
+        return self.input_scaler_.transform(X).astype(self.precision)
+
+    def _encoded(self, X: Any) -> np.ndarray:
+        """A table as numbers, its columns taken by name; warns of what training had not."""
+        if not isinstance(X, pd.DataFrame):
+            names = quoted(self.encoder_.feature_names_in_)
+            raise ValueError(
+                f"{type(self).__name__} was fitted to a table: pass a DataFrame with the columns "
+                f"{names}."
+            )
+        surprises = Surprises()
+        encoded = self.encoder_.transform(X, surprises)
+        for line in surprises.lines():
+            warnings.warn(line, UserWarning, stacklevel=2)
+        return encoded
+
+    def _warn_of_extrapolation(self, X: np.ndarray) -> None:
+        if not hasattr(self, "input_range_") or self._num_channels() is not None or not len(X):
+            return
+        low, high = self.input_range_
+        margin = MARGIN * (high - low)
+        counts = ((low - margin > X) | (high + margin < X)).sum(axis=0)
+        if counts.any():
+            names = self._input_names()
+            columns = {names[index]: int(counts[index]) for index in np.flatnonzero(counts)}
+            warnings.warn(ExtrapolationWarning(columns, len(X)), stacklevel=2)
+
+    def _as_rows(self, X: Any) -> tuple[Any, tuple[int, ...] | None]:
+        """X with each image or sequence as one row, and the shape that it had.
+
+        What has two dimensions or fewer stays as it is, without a shape. More are an error unless
+        the process makes use of them.
+        """
+        process = self._input_process()
+        structured = process is not None and process.structured
+        if structured and not hasattr(X, "shape"):
+            X = np.asarray(X)
+        num_rows, *shape = getattr(X, "shape", ()) or (0,)
+        if len(shape) < 2:
+            return X, None
+        if not structured:
+            raise ValueError(
+                f"X has {1 + len(shape)} dimensions, but {type(self).__name__} expected <= 2, "
+                '(rows, inputs), with this prior. For images use prior="conv", for sequences '
+                'prior="recurrent", or make each row flat.'
+            )
+        return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
+
+
+def _needs_encoding(X: Any) -> bool:
+    """Whether X is a table with more than numbers: text, categories, dates or gaps."""
+    if not isinstance(X, pd.DataFrame) or X.empty:
+        return False
+    return bool(X.isna().to_numpy().any()) or not all(is_number_type(X[name]) for name in X)
+
+
+def _tell_left_out(encoder: TableEncoder) -> None:
+    if encoder.left_out_:
+        reasons = "; ".join(f"{column.name!r} {column.reason}" for column in encoder.left_out_)
+        warnings.warn(f"Columns that are left out: {reasons}.", UserWarning, stacklevel=2)
