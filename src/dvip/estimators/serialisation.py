@@ -126,6 +126,10 @@ def _restored(
         if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
             setattr(estimator, name, _decode_attribute(name, value, arrays))
             used |= {name, f"{name}.mean", f"{name}.scale"}
+    encoder = getattr(estimator, "encoder_", None)
+    if hasattr(encoder, "n_features_in_"):  # version 0.1.0 noted what the encoder gives
+        estimator.n_features_in_ = encoder.n_features_in_
+        estimator.feature_names_in_ = encoder.feature_names_in_
     check_attributes(estimator)
     with precision(estimator.precision):
         estimator.model_ = _fill_model(estimator, arrays)
