@@ -232,13 +232,13 @@ def assert_short(error, folder):
 def test_changed_models(saved, tmp_path, seeds):
     refused = 0
     for seed in seeds:
-        _, content, arrays = saved[seed % 2]
-        content, arrays = mutated(content, arrays, seed)
+        _, original, arrays = saved[seed % 2]
+        content, arrays = mutated(original, arrays, seed)
         folder = tmp_path / str(seed)
         folder.mkdir()
         seal(folder, content, arrays)
-        if "arrays" not in content or set(content["arrays"]) != {"file", "sha256"}:
-            seal(folder, content)  # that change as well
+        if content.get("arrays") != original["arrays"]:
+            seal(folder, content)  # what it says of the file was changed, too
         try:
             estimator = load(folder)
         except ModelFileError as error:
