@@ -39,7 +39,7 @@ class _Channels:
 
 @dataclass(frozen=True)
 class Standardiser:
-    """z = (value - mean) / scale for each column; what is constant is scaled by its size, up to 1."""
+    """z = (value - mean) / scale for each column; a constant one is scaled by its size, up to 1."""
 
     mean: Float[np.ndarray, " columns"]
     scale: Float[np.ndarray, " columns"]
