@@ -29,7 +29,7 @@ from dvip import (
     open_source,
 )
 from dvip.batches import ALL, Part
-from dvip.estimators.scales import Standardiser
+from dvip.estimators.inputs import Standardiser
 from dvip.network import propagation_matrix
 from dvip.sources import ColumnStatistics, LabelTargets, NumberTargets, StreamedRows, cached_rows
 from dvip.sources.streamed_rows import Paging, ShuffledPages
