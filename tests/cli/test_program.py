@@ -20,7 +20,7 @@ from dvip import (
     load,
 )
 from dvip.cli.app import fit as fit_command
-from dvip.processes import PROCESSES
+from dvip.registry import LIKELIHOODS, PRIORS
 
 
 def test_defaults_of_the_command_are_those_of_the_estimator():
@@ -50,7 +50,7 @@ def _help_of_fit():
 
 def test_priors_by_name(tmp_path):
     told = _help_of_fit()
-    assert all(f" {name}" in told for name in PROCESSES)
+    assert all(f" {name}" in told for name in (*PRIORS, *LIKELIHOODS))
     frame = pd.DataFrame({"x": np.arange(30.0), "y": np.sin(np.arange(30.0))})
     frame.to_csv(tmp_path / "t.csv", index=False)
     fit = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)

@@ -12,8 +12,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dvip.metrics import MEANINGS
-
 __all__ = ["INTERRUPTED", "counted", "print_metrics", "report", "reports_errors", "warn"]
 
 Arguments = ParamSpec("Arguments")
@@ -82,6 +80,8 @@ def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, 
 
 def print_metrics(title: str, columns: Mapping[str, Mapping[str, float]]) -> None:
     """A table with a row for each metric and a column for each model."""
+    from dvip.metrics import MEANINGS  # which loads scikit-learn
+
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("metric")
     for name in columns:

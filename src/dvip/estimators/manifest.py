@@ -64,19 +64,29 @@ def check_attributes(estimator: Any) -> None:
         value = getattr(estimator, name)
         if type(value) is not int or not least <= value < (2**31 if name == "seed_" else 2**63):
             raise ValueError(f"{name}={value!r} is no such number.")
-    num_inputs = len(estimator.input_scaler_.mean)
     _check_scaler(estimator, "input_scaler_", estimator.input_shape_)
+    num_inputs = len(estimator.input_scaler_.mean)
     if estimator.n_features_in_ != num_inputs and not hasattr(estimator, "encoder_"):
         raise ValueError(f"{estimator.n_features_in_:,} inputs, {num_inputs:,} scales.")
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None and names.shape != (estimator.n_features_in_,):
-        raise ValueError(f"{len(names):,} names of {estimator.n_features_in_:,} inputs.")
-    if np.ndim(estimator.bound_history_) != 1 or estimator.bound_history_.dtype.kind != "f":
-        raise ValueError("bound_history_ is no row of numbers.")
+    _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
+    _check_array(estimator, "input_range_", "f", 2, num_inputs)
+    _check_array(estimator, "bound_history_", "f", len(estimator.bound_history_))
+    targets = getattr(estimator, "target_names_", ())
+    if not (isinstance(targets, tuple) and all(isinstance(name, str) for name in targets)):
+        raise ValueError(f"target_names_={targets!r} are no names.")
     if is_classifier(estimator):
         _check_classes(estimator.classes_)
     else:
         _check_scaler(estimator, "target_scaler_", estimator.target_shape_)
+
+
+def _check_array(estimator: Any, name: str, kind: str, *shape: int) -> None:
+    """Raises an error if there is an attribute of this name that is no such array."""
+    array = getattr(estimator, name, None)
+    if array is None and not hasattr(estimator, name):
+        return
+    if not (isinstance(array, np.ndarray) and array.dtype.kind == kind and array.shape == shape):
+        raise ValueError(f"{name} is not of the shape {shape}, or of another type.")
 
 
 def _check_scaler(estimator: Any, name: str, shape: Any) -> None:

@@ -35,7 +35,7 @@ from dvip.persistence import (
     write_model,
 )
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
-from dvip.runtime import precision
+from dvip.runtime import precision, use_compilation_cache
 from dvip.tables import TableEncoder
 from dvip.training import CheckpointFolder, is_first_process, placement
 
@@ -85,6 +85,7 @@ def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
     `prior` and `likelihood` are needed only where the model has one of your own class: a file
     cannot hold your code. They must be as those that the model was trained with.
     """
+    use_compilation_cache()
     own_objects = {"prior": prior, "likelihood": likelihood}
     content, arrays = read_folder(expanded(path), MODEL)
     try:
@@ -125,6 +126,10 @@ def _restored(
         if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
             setattr(estimator, name, _decode_attribute(name, value, arrays))
             used |= {name, f"{name}.mean", f"{name}.scale"}
+    encoder = getattr(estimator, "encoder_", None)
+    if hasattr(encoder, "n_features_in_"):  # version 0.1.0 noted what the encoder gives
+        estimator.n_features_in_ = encoder.n_features_in_
+        estimator.feature_names_in_ = encoder.feature_names_in_
     check_attributes(estimator)
     with precision(estimator.precision):
         estimator.model_ = _fill_model(estimator, arrays)
@@ -190,16 +195,17 @@ def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> 
         return value
     if "own_object" in value:
         if own_objects.get(name) is None:
+            own = in_a_line(value["own_object"])
             raise ModelFileError(
-                f"The model's {name} is an object of your class {value['own_object']}, which a "
-                f"file cannot hold: pass it as load(path, {name}={value['own_object']}(...))."
+                f"The model's {name} is an object of your class {own}, which a file cannot hold: "
+                f"pass it as load(path, {name}={own}(...))."
             )
         _check_same(name, value, own_objects[name])
         return own_objects[name]
     options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
     known = _known_object(value["object"])
     if known is None:
-        raise ModelFileError(f"The model's {name} is of the unknown class {value['object']!r}.")
+        raise ModelFileError(f"The model's {name} is of an unknown class: {_shown(value)}.")
     return known(**options)
 
 
@@ -226,12 +232,12 @@ def _check_same(name: str, stored: Any, given: Any) -> None:
 def _shown(described: Any) -> str:
     """The description of a parameter for a message, in a line."""
     if isinstance(described, list):
-        return f"[{', '.join(map(_shown, described))}]"
+        return in_a_line(f"[{', '.join(map(_shown, described))}]")
     if isinstance(described, dict) and "looks" in described:
-        return " ".join(described["looks"].split())
+        return in_a_line(described["looks"])
     if isinstance(described, dict) and "object" in described:
-        return f"{described['object']} with {described['options']}"
-    return repr(described)
+        return in_a_line(f"{described['object']} with {described['options']}")
+    return in_a_line(repr(described))
 
 
 def encode_attributes(

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from dvip.files import lock, replace_file
+from dvip.files import Hold, lock, replace_file
 
 __all__ = ["LOCKS", "Outcome", "Results", "Run", "run_all"]
 
@@ -110,7 +110,7 @@ class Results:
         lines = (f" {json.dumps(name)}: {json.dumps(value)}" for name, value in result.items())
         replace_file(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
-    def claim(self, run: Run) -> AbstractContextManager[bool]:
+    def claim(self, run: Run) -> AbstractContextManager[Hold]:
         """Whether the run is ours to do: nobody else is doing it while this lasts."""
         name = "--".join(run.path.with_suffix(".lock").parts)
         return lock(self.folder / LOCKS / name, wait=False)
