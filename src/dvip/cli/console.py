@@ -3,11 +3,14 @@
 import functools
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from dvip.files import expanded
 
 __all__ = ["INTERRUPTED", "print_metrics", "report", "reports_errors", "warn"]
 
@@ -46,6 +49,9 @@ def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, 
 
     @functools.wraps(command)
     def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        for name, value in kwargs.items():  # no shell does that after `--out=`
+            if isinstance(value, Path):
+                kwargs[name] = expanded(value)
         try:
             return command(*args, **kwargs)
         except (*EXPECTED, KeyboardInterrupt) as error:
