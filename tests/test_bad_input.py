@@ -262,8 +262,11 @@ def test_constant_target_is_predicted(value):
         DVIPRegressor(**SETTINGS).fit(GOOD, np.full(8, value)).predict(GOOD, return_std=True)
     )
     assert np.isfinite(std).all()
-    # The deviation of a constant is taken as one, which decides how far off a short training is.
-    assert (np.abs(mean - value) <= 5 + 1e-9 * abs(value)).all()
+    # The deviation of a constant is taken as its size, or one, which decides how far off a short
+    # training is.
+    scale = min(abs(value), 1) or 1
+    assert (np.abs(mean - value) <= 5 * max(scale, 1e-100) + 1e-9 * abs(value)).all()
+    assert (std < 5 * max(scale, 1e-100) + 1e-9 * abs(value)).all()
 
 
 def test_constant_columns_do_not_matter_much():

@@ -28,7 +28,7 @@ from dvip import (
 from dvip.cli import app
 from dvip.cli.app import fit as fit_command
 from dvip.estimators.serialisation import load_with_table
-from dvip.processes import PROCESSES
+from dvip.registry import PRIORS
 from dvip.tables import TableEncoder
 
 QUICK = ("--layers", "1", "--max-iter", "60", "--prior-samples", "5", "--learning-rate", "0.05")
@@ -451,7 +451,7 @@ def _help_of_fit():
 
 def test_priors_by_name(tmp_path):
     told = _help_of_fit()
-    assert all(f" {name}" in told for name in PROCESSES)
+    assert all(f" {name}" in told for name in PRIORS)
     frame = pd.DataFrame({"x": np.arange(30.0), "y": np.sin(np.arange(30.0))})
     frame.to_csv(tmp_path / "t.csv", index=False)
     fit = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)

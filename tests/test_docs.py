@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dvip import DVIPRegressor
 from dvip.__main__ import app
 from dvip.data import DATASETS
-from dvip.processes import PROCESSES
+from dvip.registry import PRIORS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,7 +62,7 @@ def test_the_results_in_the_readme_are_those_in_the_repository():
 
 def test_every_prior_is_documented():
     page = (ROOT / "docs/priors.md").read_text()
-    for name, process in PROCESSES.items():
+    for name, process in PRIORS.items():
         assert f'| `"{name}"` | `{process.__name__}` |' in page
         assert f'"{name}"' in DVIPRegressor.__doc__
         options = [field.name for field in dataclasses.fields(process) if field.metadata]

@@ -26,7 +26,8 @@ from dvip import (
     TrainingDiverged,
 )
 from dvip.estimators.base import default_max_iter
-from dvip.processes import PROCESSES, PerUnit
+from dvip.processes import PerUnit
+from dvip.registry import PRIORS
 from dvip.runtime import use_compilation_cache
 
 X, Y = regression_data()
@@ -273,7 +274,7 @@ OPTIONS = {
             dict(n_layers=1, prior=name),
             lambda net, process=process: type(net.stages[0].layer.process) is process,
         )
-        for name, process in PROCESSES.items()
+        for name, process in PRIORS.items()
         if name != "conv"  # which reads images: test_images_and_sequences.py
     },
     "regularised prior": (
@@ -509,7 +510,7 @@ def test_a_training_that_fails_changes_nothing(cls, targets, tmp_path, monkeypat
         with monkeypatch.context() as patch:
             if name.startswith("interrupted"):
                 patch.setattr("dvip.estimators.base.train", interrupted)
-                patch.setattr("dvip.estimators.preparation.train_on_batches", interrupted)
+                patch.setattr("dvip.estimators.base.train_once", interrupted)
             for model in (fitted, unfitted):
                 with pytest.raises((ValueError, CheckpointError, KeyboardInterrupt)):
                     fails(model)

@@ -690,7 +690,7 @@ def test_a_model_starts_from_a_sample_of_the_rows(monkeypatch):
     X = random.normal(size=(20_000, 6)) @ random.normal(size=(6, 6))
     X = X[X[:, 0].argsort()]
     samples = []
-    monkeypatch.setattr("dvip.estimators.preparation.MAX_SAMPLED_ROWS", 5_000)
+    monkeypatch.setattr("dvip.estimators.base.MAX_SAMPLED_ROWS", 5_000)
     monkeypatch.setattr(
         DVIPRegressor, "_train_on", lambda self, data, inputs, _: samples.append(inputs)
     )

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +23,16 @@ from dvip.paper.grids import DVIP, Method
 from dvip.paper.runs import Results, run_all
 
 
+@contextmanager
 def stand_in(name, folder):
-    """A process that does something else in place of training."""
+    """A process that does something else in place of training, and does not outlive the test."""
     program = [sys.executable, stand_ins.__file__, name, str(folder)]
-    return subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_result_says_what_was_done(toy_results):
@@ -106,22 +113,20 @@ def test_a_second_call_skips_and_force_repeats(toy_results):
 def test_what_another_process_is_doing_is_left_to_it(tmp_path, monkeypatch):
     monkeypatch.setattr(execution, "execute", _no_memory_on_split_1)
     run = stand_ins.RUNS[0]
-    other = stand_in("hold_a_claim", tmp_path)
-    assert other.stdout.readline() == "True\n"
-    assert [o.state for o in run_all([run], tmp_path)] == ["elsewhere"]
-    other.kill()  # what it claimed is free again, however it ended
-    other.communicate()
+    with stand_in("hold_a_claim", tmp_path) as other:
+        assert other.stdout.readline() == "True\n"
+        assert [o.state for o in run_all([run], tmp_path)] == ["elsewhere"]
+    # What was claimed is free again, though the process was killed.
     assert [o.state for o in run_all([run], tmp_path)] == ["done"]
 
 
 def test_processes_on_one_folder_do_each_run_once(tmp_path):
     """Three at once, as `dvip reproduce` in three terminals: all is there, whole, done by one."""
-    processes = [stand_in("do_all", tmp_path) for _ in range(3)]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
-    (tmp_path / "go").touch()
-    for process in processes:
-        process.communicate(timeout=60)
-        assert process.returncode == 0
+    with ExitStack() as stack:
+        processes = [stack.enter_context(stand_in("do_all", tmp_path)) for _ in range(3)]
+        assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
+        (tmp_path / "go").touch()
+        assert [process.wait(timeout=60) for process in processes] == [0, 0, 0]
     by = {path: path.read_text().split() for path in tmp_path.glob("process-*")}
     assert len(by) > 1
     done = sorted(int(split) for splits in by.values() for split in splits)
@@ -190,10 +195,8 @@ def test_a_process_that_dies_fails_its_run_alone(tmp_path, monkeypatch):
 
 
 def test_no_process_outlives_the_first(tmp_path):
-    first = stand_in("sleep_in_two_processes", tmp_path)
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
-    first.kill()
-    first.communicate()
+    with stand_in("sleep_in_two_processes", tmp_path):
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)
     wait_until(lambda: not any(is_running(int(path.name)) for path in tmp_path.iterdir()))
 
 

@@ -5,7 +5,7 @@ import time
 
 from dvip.paper.grids import EXPERIMENTS
 
-STEPS = 20
+STEPS = 50  # with fewer, there is a warning
 
 
 def toy_runs(*splits):

@@ -8,6 +8,9 @@ from jaxtyping import Bool, Float
 __all__ = ["Standardiser", "decided_by_one_row", "merge_duplicates"]
 
 
+# The scale of a constant column is its size, within these.
+CONSTANT_SCALES = (1e-100, 1.0)
+
 # Scaled values are kept within this: farther out a prediction is meaningless, but stays finite.
 MAX_SCALED = 1e6
 
@@ -36,7 +39,7 @@ class _Channels:
 
 @dataclass(frozen=True)
 class Standardiser:
-    """z = (value - mean) / scale for each column; what is constant is scaled by its size."""
+    """z = (value - mean) / scale for each column; a constant one is scaled by its size, up to 1."""
 
     mean: Float[np.ndarray, " columns"]
     scale: Float[np.ndarray, " columns"]
@@ -88,7 +91,7 @@ class Standardiser:
         # deviation is too small to divide by is as good as constant: its size is its scale.
         scale = std * largest
         constant = (std <= 1e-14) | (scale < np.finfo(float).tiny)
-        scale = np.where(constant, largest, scale)
+        scale = np.where(constant, np.clip(largest, *CONSTANT_SCALES), scale)
         return cls(channels.by_column(mean * largest), channels.by_column(scale))
 
     def transform(self, values: Float[np.ndarray, "rows columns"]) -> np.ndarray:

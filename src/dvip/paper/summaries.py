@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dvip.metrics import HIGHER_IS_BETTER
 from dvip.paper.grids import EXPERIMENTS, METHODS, Experiment
 from dvip.paper.runs import Results
 
@@ -67,7 +68,6 @@ def paper_estimate(
     return _paper().get((experiment, dataset, *method, metric))
 
 
-HIGHER_IS_BETTER = ("accuracy", "log_likelihood", "auc")
 TIMES = ("seconds", "cpu_seconds")
 TRAIN = "_train"
 # A standard error that the paper prints as 0.00 is below this; it prints accuracies in percent.

@@ -20,7 +20,8 @@ from dvip import (
     WarpedGaussianProcess,
 )
 from dvip.parameters import split_trainable
-from dvip.processes import PROCESSES, PerUnit
+from dvip.processes import PerUnit
+from dvip.registry import PRIORS
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -34,7 +35,7 @@ ACTIVATIONS = {
 
 # A new process is covered by adding it here.
 EXAMPLES = {
-    **{name: process() for name, process in PROCESSES.items()},
+    **{name: process() for name, process in PRIORS.items()},
     **{name: BayesianNeuralNetwork(hidden=(4, 3), activation=name) for name in ACTIVATIONS},
     "unconstrained": BayesianNeuralNetwork(hidden=(4,), constrained=False),
     "zero mean": BayesianNeuralNetwork(hidden=(4,), zero_mean=True),
