@@ -124,10 +124,11 @@ def _restored(
         if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
             setattr(estimator, name, _decode_attribute(name, value, arrays))
             used |= {name, f"{name}.mean", f"{name}.scale"}
+    # Version 0.1.0 noted the inputs that its encoder gives, not the columns that it takes.
     encoder = getattr(estimator, "encoder_", None)
-    if hasattr(encoder, "n_features_in_"):  # version 0.1.0 noted what the encoder gives
-        estimator.n_features_in_ = encoder.n_features_in_
-        estimator.feature_names_in_ = encoder.feature_names_in_
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(encoder, name):
+            setattr(estimator, name, getattr(encoder, name))
     check_attributes(estimator)
     with precision(estimator.precision):
         estimator.model_ = _fill_model(estimator, arrays)
