@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from dvip.kernels import Kernel
@@ -132,6 +131,8 @@ def initial_inducing_points(
         others = random.standard_normal((number - len(distinct), inputs.shape[1]))
         centres = np.concatenate([distinct, others])
     else:
+        from sklearn.cluster import KMeans  # a prediction need not wait for it
+
         with warnings.catch_warnings():
             # Rows that differ by roundings alone: centres that coincide do no harm.
             warnings.simplefilter("ignore", ConvergenceWarning)
