@@ -17,7 +17,7 @@ from dvip.estimators.scales import Standardiser, decided_by_one_row
 from dvip.processes import ImplicitProcess
 from dvip.sources import Source
 from dvip.sources.records import RowsContent
-from dvip.tables import Surprises, TableEncoder
+from dvip.tables import TableEncoder
 from dvip.tables.cells import is_number_type, quoted
 
 __all__ = ["ExtrapolationWarning", "InputReader"]
@@ -105,7 +105,8 @@ class InputReader(BaseEstimator):
         self.input_scaler_ = Standardiser.fit(inputs, weights, self._num_channels())
         self.input_range_ = np.stack([inputs.min(axis=0), inputs.max(axis=0)])
         lone = decided_by_one_row(inputs)
-        if self._num_channels() is None and lone.any():
+        # (The encoder of a table has warned already, and named the row.)
+        if self._num_channels() is None and lone.any() and not hasattr(self, "encoder_"):
             names = np.array(self._input_names())[lone]
             warnings.warn(
                 f"One value of {quoted(names)} is so large that all others look alike: correct it, "
@@ -151,11 +152,7 @@ class InputReader(BaseEstimator):
                 f"{type(self).__name__} was fitted to a table: pass a DataFrame with the columns "
                 f"{names}."
             )
-        surprises = Surprises()
-        encoded = self.encoder_.transform(X, surprises)
-        for line in surprises.lines():
-            warnings.warn(line, UserWarning, stacklevel=2)
-        return encoded
+        return self.encoder_.transform(X)
 
     def _warn_of_extrapolation(self, X: np.ndarray) -> None:
         if not hasattr(self, "input_range_") or self._num_channels() is not None or not len(X):
