@@ -18,9 +18,8 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from dvip import __version__
+from dvip.estimators.inputs import Standardiser
 from dvip.estimators.manifest import check_attributes, check_sizes
-from dvip.estimators.scales import Standardiser
 from dvip.files import expanded
 from dvip.objectives import DeepModel
 from dvip.persistence import (
@@ -70,7 +69,6 @@ def save_estimator(
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
     attributes = encode_attributes(estimator, fitted, arrays)
     content = {
-        "dvip": __version__,
         "estimator": type(estimator).__name__,
         "parameters": encode_parameters(estimator),
         "attributes": attributes if table is None else attributes | described_table(table),
