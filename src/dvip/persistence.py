@@ -27,7 +27,6 @@ __all__ = [
     "ModelFileError",
     "arrays_of_tree",
     "check_numbers",
-    "described_table",
     "in_a_line",
     "read_folder",
     "tree_from_arrays",
@@ -220,18 +219,14 @@ def _of_version_1(
     try:
         table = content.pop("table", None)
         if table is not None:
-            content["attributes"] = {**content["attributes"], **described_table(table)}
+            content["attributes"] = {
+                **content["attributes"],
+                "encoder_": {"kind": "encoder", "content": table},
+                "target_names_": {"kind": "tuple", "values": table["targets"]},
+            }
     except (KeyError, TypeError) as error:
         raise kind.error(f"{folder} does not hold what version 0.1.0 wrote: {error!r}.") from error
     return content, arrays
-
-
-def described_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The fitted attributes of an estimator that stand for a table's description."""
-    return {
-        "encoder_": {"kind": "encoder", "content": table},
-        "target_names_": {"kind": "tuple", "values": table["targets"]},
-    }
 
 
 def check_numbers(arrays: Mapping[str, np.ndarray], may_be_infinite: str = "") -> None:

@@ -19,12 +19,16 @@ from dvip import (
     DVIPClassifier,
     DVIPRegressor,
     ModelFileError,
+    TableEncoder,
     load,
 )
 from dvip.__main__ import app
 from dvip.estimators.inputs import Standardiser
 
 X, Y = regression_data(num_rows=30)
+TABLE = pd.DataFrame(X, columns=["a", "b", "c"])
+TABLE["c"] = np.where(TABLE["c"] > 5, "large", "small")
+TABLE.loc[3, "a"] = None
 OPTIONS = dict(
     n_prior_samples=4,
     prior=BayesianNeuralNetwork(hidden=(3,)),
@@ -45,11 +49,12 @@ def few_or_many(few, many):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A regressor of two layers and a classifier with text labels, as they were saved."""
+    """A regressor of two layers, a classifier with text labels, and one of a table with gaps."""
     folder = tmp_path_factory.mktemp("saved")
     labels = np.array(["low", "mid", "high"])[np.digitize(Y, [90, 110])]
     DVIPRegressor(n_layers=2, **OPTIONS).fit(X, Y).save(folder / "regressor")
     DVIPClassifier(n_layers=1, **OPTIONS).fit(X, labels).save(folder / "classifier")
+    DVIPRegressor(n_layers=1, **OPTIONS).fit(TABLE, Y).save(folder / "table")
     return [(path, *unsealed(path)) for path in sorted(folder.iterdir())]
 
 
@@ -193,6 +198,8 @@ def plain_attribute(name, value, arrays):
             return tuple(value["values"])
         case "value":
             return value["value"]
+        case "encoder":
+            return TableEncoder.from_json(value["content"])
 
 
 def filled(name, tree, arrays):
@@ -209,7 +216,8 @@ def plainly_read(content, arrays):
     for name, value in content["attributes"].items():
         if value["kind"] != "model" and name.endswith("_") and not name.startswith("_"):
             setattr(estimator, name, plain_attribute(name, value, arrays))
-    model = estimator.build_model(np.zeros(X[:1].shape, "float32"))
+    inputs = np.zeros((1, len(estimator.input_scaler_.mean)), "float32")
+    model = estimator.build_model(inputs)
     estimator.model_ = filled("model_", model, arrays)
     return estimator
 
@@ -217,9 +225,10 @@ def plainly_read(content, arrays):
 def numbers_of(estimator):
     with warnings.catch_warnings():  # of rows outside the range of training
         warnings.simplefilter("ignore")
+        inputs = TABLE if hasattr(estimator, "encoder_") else X
         if hasattr(estimator, "predict_proba"):
-            return [estimator.predict_proba(X), estimator.predict(X)]
-        return estimator.predict(X, return_std=True)
+            return [estimator.predict_proba(inputs), estimator.predict(inputs)]
+        return estimator.predict(inputs, return_std=True)
 
 
 def assert_short(error, folder):
@@ -232,7 +241,7 @@ def assert_short(error, folder):
 def test_changed_models(saved, tmp_path, seeds):
     refused = 0
     for seed in seeds:
-        _, original, arrays = saved[seed % 2]
+        _, original, arrays = saved[seed % 3]
         content, arrays = mutated(original, arrays, seed)
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -255,9 +264,9 @@ def test_changed_models(saved, tmp_path, seeds):
 @few_or_many(5, 50)
 def test_changed_models_on_the_command_line(saved, tmp_path, seeds):
     table, out = tmp_path / "t.csv", tmp_path / "out.csv"
-    pd.DataFrame(X, columns=["a", "b", "c"]).to_csv(table, index=False)
     for seed in seeds:
-        _, content, arrays = saved[seed % 2]
+        (TABLE if seed % 3 == 2 else pd.DataFrame(X)).to_csv(table, index=False)
+        _, content, arrays = saved[seed % 3]
         folder = tmp_path / str(seed)
         folder.mkdir()
         seal(folder, *mutated(content, arrays, seed))

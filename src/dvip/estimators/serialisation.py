@@ -27,7 +27,6 @@ from dvip.persistence import (
     ModelFileError,
     arrays_of_tree,
     check_numbers,
-    described_table,
     in_a_line,
     read_folder,
     tree_from_arrays,
@@ -43,7 +42,6 @@ __all__ = [
     "encode_attributes",
     "encode_parameters",
     "load",
-    "load_with_table",
     "save_estimator",
     "training_identity",
     "training_seed",
@@ -58,20 +56,17 @@ CHANGED = (
 )
 
 
-def save_estimator(
-    estimator: Any, path: str | Path, table: Mapping[str, Any] | None = None
-) -> None:
-    """Writes a fitted estimator; `table` is how the command line encodes tables for it.
+def save_estimator(estimator: Any, path: str | Path) -> None:
+    """Writes a fitted estimator.
 
     ValueError, before anything is written, if its parameters are not those of its model any more.
     """
     arrays: dict[str, np.ndarray] = {}
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
-    attributes = encode_attributes(estimator, fitted, arrays)
     content = {
         "estimator": type(estimator).__name__,
         "parameters": encode_parameters(estimator),
-        "attributes": attributes if table is None else attributes | described_table(table),
+        "attributes": encode_attributes(estimator, fitted, arrays),
     }
     _check_parameters_of_the_model(estimator, arrays)
     write_model(path, content, arrays)
@@ -96,15 +91,6 @@ def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
         raise ModelFileError(
             f"The model at {path} cannot be restored: {lacking}{in_a_line(error)}"
         ) from error
-
-
-def load_with_table(path: str | Path) -> tuple[Any, Any]:
-    """The model at `path`, and how it encodes tables if the command line fitted it."""
-    estimator = load(path)
-    if not hasattr(estimator, "encoder_"):
-        return estimator, None
-    targets = list(getattr(estimator, "target_names_", ()))
-    return estimator, {**estimator.encoder_.to_json(), "targets": targets}
 
 
 def _restored(
