@@ -39,7 +39,11 @@ def sample_noise(network: DeepNetwork, num_samples: int, seed: int) -> SampleNoi
     All rows share it. Each row's mixture is what independent draws would give, and the prediction
     for a row does not depend on the rows that happen to be asked for with it.
     """
-    return network.draw_sample_noise(random_key(seed), num_samples)
+    if not (isinstance(num_samples, int | np.integer) and num_samples >= 1):
+        raise ValueError(
+            f"n_predictive_samples={num_samples!r} must be a whole number of at least 1."
+        )
+    return network.draw_sample_noise(random_key(seed), int(num_samples))
 
 
 def in_pieces(

@@ -22,9 +22,8 @@ from dvip.estimators.serialisation import (
     training_identity,
     training_seed,
 )
-from dvip.network import SampleNoise
 from dvip.objectives import DeepModel
-from dvip.prediction import draw_functions, sample_noise
+from dvip.prediction import draw_functions
 from dvip.runtime import precision, use_compilation_cache
 from dvip.sources import Source, StreamedRows, cached_rows
 from dvip.sources.records import RowsContent, Targets
@@ -325,10 +324,6 @@ class DeepEstimator(ModelBuilder):
                 self._keep(stopped.result, self.n_iter_)
                 raise
         self._keep(result, self.n_iter_ + len(batches.inputs))
-
-    def _sample_noise(self) -> SampleNoise:
-        check_count("n_predictive_samples", self.n_predictive_samples)
-        return sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
 
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
         """n functions of the last layer's units: f(X) has shape (n, rows, units)."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 from dvip.estimators.base import DeepEstimator
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel
-from dvip.prediction import class_probabilities
+from dvip.prediction import class_probabilities, sample_noise
 from dvip.runtime import precision
 from dvip.sources import LabelTargets
 from dvip.sources.records import RowsContent
@@ -128,9 +128,9 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         """
         inputs = self._scaled(X)
         with precision(self.precision):
-            probabilities = class_probabilities(
-                self.model_.network, self.model_.likelihood, inputs, self._sample_noise()
-            )
+            network, likelihood = self.model_.network, self.model_.likelihood
+            noise = sample_noise(network, self.n_predictive_samples, self.seed_)
+            probabilities = class_probabilities(network, likelihood, inputs, noise)
         probabilities = probabilities.astype(float)
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 

@@ -221,11 +221,17 @@ class InputReader(BaseEstimator):
         self._note_names(source)
         self.n_features_in_ = getattr(self, "n_features_in_", content.num_inputs)
         self.input_shape_ = source.input_shape or (content.num_inputs,)
-        inputs = slice(0, content.num_inputs)
+        inputs, num_channels = slice(0, content.num_inputs), self._num_channels()
         self.input_scaler_ = Standardiser.of_moments(
-            content.mean[inputs], content.std[inputs], content.largest[inputs], self._num_channels()
+            content.mean[inputs], content.std[inputs], content.largest[inputs], num_channels
         )
-        self.input_range_ = content.range[:, inputs]
+        self._note_range(content.range[:, inputs], num_channels)
+
+    def _note_range(self, values: np.ndarray, num_channels: int | None) -> None:
+        """The range of each column of a table; a pixel's says little."""
+        self.__dict__.pop("input_range_", None)
+        if num_channels is None:
+            self.input_range_ = values
 
     def _note_names(self, source: Source) -> None:
         """Names of the columns of a source, and how they were encoded."""
@@ -250,11 +256,12 @@ class InputReader(BaseEstimator):
         return self.input_scaler_.transform(inputs)
 
     def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
-        self.input_scaler_ = Standardiser.fit(inputs, weights, self._num_channels())
-        self.input_range_ = np.stack([inputs.min(axis=0), inputs.max(axis=0)])
+        num_channels = self._num_channels()
+        self.input_scaler_ = Standardiser.fit(inputs, weights, num_channels)
+        self._note_range(np.stack([inputs.min(axis=0), inputs.max(axis=0)]), num_channels)
         lone = decided_by_one_row(inputs)
         # (The encoder of a table has warned already, and named the row.)
-        if self._num_channels() is None and lone.any() and not hasattr(self, "encoder_"):
+        if num_channels is None and lone.any() and not hasattr(self, "encoder_"):
             names = np.array(self._input_names())[lone]
             warnings.warn(
                 f"One value of {quoted(names)} is so large that all others look alike: correct it, "
@@ -284,13 +291,19 @@ class InputReader(BaseEstimator):
         if hasattr(self, "encoder_"):
             X = self._encoded(X)
         else:
-            X, shape = self._as_rows(X)
-            process = self._input_process()
-            if process is not None and shape is not None:
-                process.for_inputs_of_shape(self.input_shape_).for_inputs_of_shape(shape)
+            if len(self.input_shape_) > 1 or getattr(X, "ndim", 0) > 2:
+                X = self._as_rows_of_the_same_shape(X)
             X = validate_data(self, X, reset=False, dtype=np.float64)
         self._warn_of_extrapolation(X)
         return self.input_scaler_.transform(X).astype(self.precision)
+
+    def _as_rows_of_the_same_shape(self, X: Any) -> Any:
+        """Images or sequences as rows; an error unless they are as those of the training."""
+        X, shape = self._as_rows(X)
+        process = self._input_process()
+        if process is not None and shape is not None:
+            process.for_inputs_of_shape(self.input_shape_).for_inputs_of_shape(shape)
+        return X
 
     def _encoded(self, X: Any) -> np.ndarray:
         """A table as numbers, its columns taken by name; warns of what training had not."""
@@ -303,7 +316,7 @@ class InputReader(BaseEstimator):
         return self.encoder_.transform(X)
 
     def _warn_of_extrapolation(self, X: np.ndarray) -> None:
-        if not hasattr(self, "input_range_") or self._num_channels() is not None or not len(X):
+        if not hasattr(self, "input_range_"):  # of images and sequences
             return
         low, high = self.input_range_
         with np.errstate(over="ignore"):

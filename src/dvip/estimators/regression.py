@@ -12,7 +12,7 @@ from dvip.estimators.base import DeepEstimator
 from dvip.estimators.inputs import Standardiser
 from dvip.likelihoods import Regression
 from dvip.objectives import DeepModel
-from dvip.prediction import moments
+from dvip.prediction import moments, sample_noise
 from dvip.runtime import precision
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
@@ -181,7 +181,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """Means and variances of f, rows x units x samples, on the model's scale, in pieces."""
         inputs = self._scaled(X)
         with precision(self.precision):
-            for mean, variance in moments(self.model_.network, inputs, self._sample_noise()):
+            noise = sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
+            for mean, variance in moments(self.model_.network, inputs, noise):
                 yield np.moveaxis(mean, 2, 0), np.moveaxis(variance, 2, 0)
 
     def _predictive(self, mean: np.ndarray, variance: np.ndarray) -> Predictive:
