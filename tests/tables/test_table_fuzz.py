@@ -8,7 +8,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
+from dvip.cli import app
 from dvip.tables import TableError, has_targets, read_blocks, survey_table
 from dvip.tables.text_files import GAP_TEXTS
 
@@ -161,6 +163,25 @@ def test_random_tables_are_read_as_they_are_or_refused(tmp_path):
 @pytest.mark.filterwarnings("ignore::dvip.TableWarning")
 def test_very_many_random_tables_are_read_as_they_are_or_refused(tmp_path):
     fuzz(tmp_path, range(1_000, 3_000))
+
+
+def test_random_tables_through_the_command_line(tmp_path):
+    """A model, or a line that says why not; never a traceback."""
+    quick = ["--layers", "1", "--max-iter", "2", "--prior-samples", "3"]
+    for seed in range(6):
+        data, suffix = random_file(np.random.default_rng(seed))
+        path, model = tmp_path / f"t{suffix}", tmp_path / f"m{seed}"
+        path.write_bytes(data)
+        names = read_or_refused(lambda path=path: list(next(read_blocks(path)).columns))
+        target = "y" if names is None else names[-1]
+        result = CliRunner().invoke(
+            app, ["fit", str(path), "--target", target, "--out", str(model), *quick]
+        )
+        assert result.exit_code in (0, 1), (seed, result.output)
+        assert result.exception is None or isinstance(result.exception, SystemExit), seed
+        lines = result.stderr.strip().splitlines()
+        assert all(line.startswith(("Error: ", "Warning: ")) for line in lines), (seed, lines)
+        assert model.exists() == (result.exit_code == 0)
 
 
 def random_frame(random):
