@@ -1,12 +1,9 @@
 """Deep Bayesian regression and classification in function space."""
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
-
-__version__ = version("dvip")
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
@@ -36,6 +33,8 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
+    __version__: str
+
     from dvip.distributions import GaussianMixture as GaussianMixture
     from dvip.distributions import Predictive as Predictive
     from dvip.estimators import load as load
@@ -75,6 +74,10 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # which takes as long as the rest of this module
+
+        return version("dvip")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.metrics import roc_auc_score
 
 from dvip.distributions import Predictive
 
@@ -118,6 +117,8 @@ class ClassificationScores:
         }
         if len(self._codes) == 2:
             codes, of_second = map(np.concatenate, zip(*self._ranked, strict=True))
+            from sklearn.metrics import roc_auc_score  # other models need not wait for it
+
             one_class = codes.min() == codes.max()
             metrics["auc"] = np.nan if one_class else float(roc_auc_score(codes, of_second))
         return metrics

@@ -12,7 +12,7 @@ from dvip import (
     Source,
     open_source,
 )
-from dvip.estimators.scales import Standardiser
+from dvip.estimators.inputs import Standardiser
 from dvip.sources import ColumnStatistics, NumberTargets, cached_rows
 
 

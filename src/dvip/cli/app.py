@@ -1,7 +1,6 @@
 """The commands and their options. What they do is imported when they run: `--help` is quick."""
 
 from enum import StrEnum
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -69,7 +68,9 @@ ProcessIdOption = Annotated[int | None, typer.Option(min=0, help="Which of them 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dvip {version('dvip')}")
+        from dvip import __version__
+
+        typer.echo(f"dvip {__version__}")
         raise typer.Exit
 
 

@@ -6,11 +6,14 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from dvip.files import expanded
 
 __all__ = ["INTERRUPTED", "counted", "print_metrics", "report", "reports_errors", "warn"]
 
@@ -61,6 +64,9 @@ def reports_errors(command: Callable[Arguments, Result]) -> Callable[Arguments, 
 
     @functools.wraps(command)
     def reporting(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        for name, value in kwargs.items():  # no shell does that after `--out=`
+            if isinstance(value, Path):
+                kwargs[name] = expanded(value)
         with warnings.catch_warnings():
             warnings.simplefilter("default", UserWarning)
             warnings.showwarning = lambda message, *_, **__: warn(" ".join(str(message).split()))

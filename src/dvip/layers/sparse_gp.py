@@ -8,9 +8,10 @@ v_h ~ N(0, I) a priori, q(v_h) = N(m_h, S_h) a posteriori. With φ(x) = C^{-1} k
 With the RBF kernel it is the layer of the doubly stochastic deep GP; with the empirical kernel of
 an implicit process it is the paper's VIP with inducing points.
 
-Stability in single precision: `whitening` gives C^{-1} whatever the points are. Its jitter ε makes
-u the values f(Z) plus noise of variance ε k̄, which is a choice of inducing variables as good as
-any: the bound stays a bound, and k - φᵀφ is not negative but for roundings, which are cut off.
+Stability in single precision: `inverse_factors` gives C^{-1} whatever the points are. Its jitter
+ε makes u the values f(Z) plus noise of variance ε k̄, which is a choice of inducing variables as
+good as any: the bound stays a bound, and k - φᵀφ is not negative but for roundings, which are cut
+off.
 """
 
 import warnings
@@ -19,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from dvip.kernels import Kernel
@@ -131,6 +131,8 @@ def initial_inducing_points(
         others = random.standard_normal((number - len(distinct), inputs.shape[1]))
         centres = np.concatenate([distinct, others])
     else:
+        from sklearn.cluster import KMeans  # a prediction need not wait for it
+
         with warnings.catch_warnings():
             # Rows that differ by roundings alone: centres that coincide do no harm.
             warnings.simplefilter("ignore", ConvergenceWarning)

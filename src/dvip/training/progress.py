@@ -7,9 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import Any
 
 __all__ = ["progress_bar", "row_counter"]
 
@@ -19,27 +17,30 @@ SECONDS_BETWEEN_LINES = 60.0
 @contextmanager
 def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
     """Gives the function that `train` reports to; silent unless `shown`."""
-    console = Console(stderr=True)
-    if shown and not console.is_terminal:
+    if not shown:
+        yield lambda steps, bound: None
+        return
+    if not sys.stderr.isatty():
         yield _line_a_minute(max_iter)
         return
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("{task.fields[bound]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not shown) as bar:
-        task = bar.add_task("training", total=max_iter, bound="", rate="compiling")
+    with _bar("training", "{task.completed}/{task.total}", "{task.fields[state]}") as bar:
+        task = bar.add_task("training", total=max_iter, state="compiling")
 
         def report(steps: int, bound: float) -> None:
             speed = bar.tasks[task].speed
             rate = f"{speed:,.0f} steps/s" if speed else "compiling"
-            bar.update(task, completed=steps, bound=f"bound {bound:,.1f}", rate=rate)
+            bar.update(task, completed=steps, state=f"{rate} bound {bound:,.1f}")
 
         yield report
+
+
+def _bar(what: str, *texts: str) -> Any:
+    """A bar between what is done and how much of it. Rich is imported where there is one."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    shown = (TextColumn(what), BarColumn(), *map(TextColumn, texts), TimeRemainingColumn())
+    return Progress(*shown, console=Console(stderr=True))
 
 
 def _line_a_minute(max_iter: int) -> Callable[[int, float], None]:
@@ -68,13 +69,9 @@ def row_counter(
     total: int | None, what: str, *, shown: bool = True
 ) -> Iterator[Callable[[int], None]]:
     """Gives a function that is told of rows done; silent unless `shown` and on a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn(what),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} rows"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bar:
+    if not (shown and sys.stderr.isatty()):
+        yield lambda rows: None
+        return
+    with _bar(what, "{task.completed:,.0f} rows") as bar:
         task = bar.add_task(what, total=total)
         yield lambda rows: bar.advance(task, rows)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
@@ -73,11 +72,18 @@ class Progress(NamedTuple):
     stop: Bool[Array, ""] | None
 
 
+def _adam() -> Any:
+    """The optimiser. Its library is imported here: a prediction need not wait for it."""
+    import optax
+
+    return optax.scale_by_adam(b2=ADAM_DECAY, eps=ADAM_EPSILON)
+
+
 @eqx.filter_jit
 def start(parameters: DeepModel) -> State:
     """Before the first step. Its arrays are the loop's own: the caller's model stays as it is."""
     flat, unravel = ravel_pytree(parameters)
-    optimiser = optax.scale_by_adam().init(flat)
+    optimiser = _adam().init(flat)
     return State(unravel(flat), flat, optimiser, jnp.zeros((), jnp.int32), jnp.array(True))
 
 
@@ -89,7 +95,7 @@ def _advance(
     With several parts, it is called for each of them with its rows, and bounds and gradients are
     averaged: the scaled sum over all rows is the mean of the scaled sums over equal parts.
     """
-    adam = optax.scale_by_adam(b2=ADAM_DECAY, eps=ADAM_EPSILON)
+    adam = _adam()
     parameters, unravel = ravel_pytree(state.parameters)
 
     def loss(
@@ -128,9 +134,7 @@ def _advance(
     return State(unravel(carry[0]), *carry[1:]), Progress(bounds, stop)
 
 
-def _shrunk(
-    gradient: Float[Array, " parameters"], optimiser: optax.ScaleByAdamState
-) -> Float[Array, " parameters"]:
+def _shrunk(gradient: Float[Array, " parameters"], optimiser: Any) -> Float[Array, " parameters"]:
     """The gradient, made smaller if it is much larger than those before it."""
     count = jnp.maximum(optimiser.count, 1).astype(gradient.dtype)
     usual = optimiser.nu / (1 - ADAM_DECAY**count)  # the mean square of each parameter's gradients
