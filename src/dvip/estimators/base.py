@@ -187,22 +187,32 @@ class DeepEstimator(ModelBuilder):
         self, X: np.ndarray, y: np.ndarray, sample_weight: Any, checkpoints: CheckpointFolder | None
     ) -> None:
         """Notes the scales of rows in memory, and trains on them."""
-        weights = self._checked_weights(sample_weight, X)
+        data = self._prepared(X, y, self._checked_weights(sample_weight, X), checkpoints)
+        self._train_on(data, data.inputs, checkpoints)
+
+    def _prepared(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        checkpoints: CheckpointFolder | None,
+    ) -> ArrayData:
+        """Rows in memory as the model sees them, each once."""
         counted = weights > 0
-        X, y, weights = X[counted], y[counted], weights[counted]
+        if not counted.all():
+            X, y, weights = X[counted], y[counted], weights[counted]
         if len(X) == 1:
-            warnings.warn("One row to train on: the spread of y is made up.", stacklevel=3)
+            warnings.warn("One row to train on: the spread of y is made up.", stacklevel=4)
         self._note_targets(y)
         inputs, targets, weights = merge_duplicates(X, self._as_numbers(y), weights)
         self._fit_input_scaler(inputs, weights)
         self._fit_target_scaler(targets, weights)
         self._start_training(checkpoints)
-        data = ArrayData(
-            self.input_scaler_.transform(inputs).astype(self.precision),
+        return ArrayData(
+            self.input_scaler_.transform(inputs, self.precision),
             self._scaled_targets(targets).astype(self.precision),
             weights.astype(self.precision),
         )
-        self._train_on(data, data.inputs, checkpoints)
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

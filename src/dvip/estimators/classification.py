@@ -133,7 +133,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
                 self.model_.network, self.model_.likelihood, inputs, self._sample_noise()
             )
         probabilities = probabilities.astype(float)
-        return probabilities / probabilities.sum(axis=1, keepdims=True)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return probabilities
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class.

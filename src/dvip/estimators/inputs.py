@@ -141,7 +141,7 @@ class InputReader(BaseEstimator):
                 process.for_inputs_of_shape(self.input_shape_).for_inputs_of_shape(shape)
             X = validate_data(self, X, reset=False, dtype=np.float64)
         self._warn_of_extrapolation(X)
-        return self.input_scaler_.transform(X).astype(self.precision)
+        return self.input_scaler_.transform(X, self.precision)
 
     def _encoded(self, X: Any) -> np.ndarray:
         """A table as numbers, its columns taken by name; warns of what training had not."""
