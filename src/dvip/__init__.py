@@ -25,6 +25,8 @@ _HOMES = {
     "Regression": "dvip.likelihoods",
     "Source": "dvip.sources",
     "TableEncoder": "dvip.tables",
+    "TableError": "dvip.tables",
+    "TableWarning": "dvip.tables",
     "TrainingDiverged": "dvip.training",
     "load": "dvip.estimators",
     "open_source": "dvip.sources",
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
     from dvip.sources import Source as Source
     from dvip.sources import open_source as open_source
     from dvip.tables import TableEncoder as TableEncoder
+    from dvip.tables import TableError as TableError
+    from dvip.tables import TableWarning as TableWarning
     from dvip.training import CheckpointWarning as CheckpointWarning
     from dvip.training import LostProcess as LostProcess
     from dvip.training import TrainingDiverged as TrainingDiverged

@@ -17,6 +17,8 @@ __all__ = ["GaussianMixture", "Predictive", "VarianceParts"]
 
 # Components, and pairs of them for the CRPS, that a method computes with at once.
 MAX_COMPONENTS = MAX_PAIRS = 2_000_000
+# Quantiles of a CRPS that is not in closed form.
+NUM_QUANTILES = 200
 
 Rows = Float[np.ndarray, "rows *targets"]
 Components = Float[np.ndarray, "rows *targets components"]
@@ -55,20 +57,6 @@ class Predictive(abc.ABC):
         VarianceParts
             `noise` is what would remain if the function were known, `function` the rest; each has
             the shape of `mean`, and their sum is the variance.
-        """
-
-    @abc.abstractmethod
-    def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
-        """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2; lower is better.
-
-        Parameters
-        ----------
-        y : array of the shape of `mean`, or a number
-            What was observed.
-
-        Returns
-        -------
-        array of the shape of `mean`
         """
 
     @abc.abstractmethod
@@ -233,6 +221,28 @@ class Predictive(abc.ABC):
         """
         p = _probability(p)
         return self._quantile((1 - p) / 2), self._quantile((1 + p) / 2)
+
+    def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
+        """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2; lower is better.
+
+        It is twice the mean of the pinball losses of all quantiles. A family that has it in closed
+        form has a method of its own.
+
+        Parameters
+        ----------
+        y : array of the shape of `mean`, or a number
+            What was observed.
+
+        Returns
+        -------
+        array of the shape of `mean`
+        """
+        y = self._aligned(y)[..., 0]
+        score = np.zeros(y.shape)
+        for p in (np.arange(NUM_QUANTILES) + 0.5) / NUM_QUANTILES:
+            excess = y - self._quantile(p)
+            score += np.maximum(p * excess, (p - 1) * excess)
+        return 2 * score / NUM_QUANTILES
 
     def sample(
         self, n: int, random_state: int | np.random.RandomState | None = None

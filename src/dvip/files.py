@@ -91,11 +91,10 @@ def lock(path: Path, *, wait: bool) -> Iterator[Hold]:
     On a folder that is there, or on a file, which is made. The system frees it when a process ends,
     however it ends.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     if fcntl is None:
         yield Hold.UNKNOWN
         return
-    if not path.is_dir():
-        path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
     descriptor = os.open(path, flags, 0o666)
     try:

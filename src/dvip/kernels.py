@@ -1,4 +1,4 @@
-"""Kernels: the moments that a sparse GP layer takes as its prior."""
+"""Kernels, the moments that a sparse GP layer takes as its prior: RBF, or that of a process."""
 
 import abc
 import math
@@ -86,7 +86,7 @@ def _forward(first: Array, second: Array) -> tuple[Array, tuple[Array, Array]]:
 
 def _backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     first, second = saved
-    transposed = jax.lax.optimization_barrier(gradient.T)  # as in `products`
+    transposed = jax.lax.optimization_barrier(gradient.T)  # as in `product`
     for_first = first * jnp.sum(gradient, axis=1) - jnp.matmul(second, transposed)
     for_second = second * jnp.sum(gradient, axis=0) - jnp.matmul(first, gradient)
     return 2 * for_first, 2 * for_second
@@ -148,14 +148,13 @@ class RBF(Kernel):
         return scale * product(heights, waves)
 
 
-# The kernel of an implicit process, estimated from S functions drawn from it.
-#
-# m*(x) is their mean, k(x, x') = φ(x)ᵀφ(x') with φ their centred values over √S: the Gaussian
-# process of the paper's Equation 3, here with as many functions as the estimate needs.
-
-
 class EmpiricalKernel(Kernel):
-    """Units share a process (its samples have no unit axis) or have one each."""
+    """The kernel of an implicit process, estimated from S functions drawn from it.
+
+    m*(x) is their mean, k(x, x') = φ(x)ᵀφ(x') with φ their centred values over √S: the Gaussian
+    process of the paper's Equation 3, here with as many functions as the estimate needs. Units
+    share a process (its samples have no unit axis) or have one each.
+    """
 
     process: ImplicitProcess
     noise: Fixed

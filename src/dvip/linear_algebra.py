@@ -1,8 +1,18 @@
-"""The product that all the work of a training step goes through: small matrices times a batch.
+"""Linear algebra with derivatives written out: a product, and inverse Cholesky factors.
 
-It is `jnp.matmul`; only its derivative is written out. On CPUs XLA has fast kernels for a matrix
-times a matrix, but not for a transposed matrix times a matrix, which the derivative needs; making
-the (small) transpose an array of its own halves the time of a whole training step.
+`product` is what all the work of a training step goes through: small matrices times a batch. It is
+`jnp.matmul`. On CPUs XLA has fast kernels for a matrix times a matrix, but not for a transposed
+matrix times a matrix, which the derivative needs; making the (small) transpose an array of its own
+halves the time of a whole training step.
+
+`inverse_factor` cannot fail. It is W = C^{-1} with C Cᵀ = K + ε k̄ I, where k̄ is the mean of K's
+diagonal. Stability, also in single precision and for points that coincide, where K is singular:
+
+- the jitter ε is relative to the variances of K, so that their scale does not matter;
+- where the factorisation fails, ε is raised tenfold until it does not, inside the compiled
+  program; at ε = 1 it succeeds for every matrix that is a covariance up to rounding;
+- the derivative is products with W. It needs no second factorisation or solve, and is finite
+  wherever W is.
 """
 
 import jax
@@ -40,17 +50,6 @@ def _backward(saved: tuple[Array, Array], gradient: Array) -> tuple[Array, Array
 
 product.defvjp(_forward, _backward)
 
-
-# The inverse Cholesky factor of a covariance matrix, in a way that cannot fail.
-#
-# W = C^{-1} with C Cᵀ = K + ε k̄ I, where k̄ is the mean of K's diagonal. Stability, also in single
-# precision and also for points that coincide, where K is singular:
-#
-# - the jitter ε is relative to the variances of K, so that their scale does not matter;
-# - where the factorisation fails, ε is raised tenfold until it does not, inside the compiled
-#   program; at ε = 1 it succeeds for every matrix that is a covariance up to rounding;
-# - the derivative is written out as products with W. It needs no second factorisation or solve, and
-#   is finite wherever W is.
 
 # Small beside the noise of data, large beside the roundings of a covariance of 100 points.
 FIRST_JITTER = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-8}
@@ -111,7 +110,7 @@ def _inverse_backward(
 ) -> tuple[Covariance]:
     """From dW = -Φ(W dK Wᵀ) W, where Φ takes the lower triangle and half of the diagonal."""
     inverse, jitter = saved
-    transposed = jax.lax.optimization_barrier(inverse.T)  # as in `products`
+    transposed = jax.lax.optimization_barrier(inverse.T)  # as in `product`
     lower = jnp.tril(jnp.matmul(gradients[0], transposed))
     symmetric = lower + jnp.tril(lower, -1).T
     direct = -0.5 * jnp.matmul(transposed, jnp.matmul(symmetric, inverse))

@@ -208,7 +208,6 @@ def propagation_matrix(
 MAX_INNER_WIDTH = 30
 INITIAL_LOG_INNER_NOISE = -5.0
 
-
 # Makes the layer of a given place in the network, from its index, what input propagation alone
 # would bring to it as inputs, its number of units, and a random key.
 MakeLayer = Callable[[int, np.ndarray, int, PRNGKeyArray], Layer]

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,7 +129,8 @@ def write_folder(
     folder.mkdir(parents=True, exist_ok=True)
     data = serialise_arrays({name: np.asarray(a, order="C") for name, a in arrays.items()})
     arrays_name = f"{ARRAYS}{_digest(data)[:16]}.safetensors"
-    content = {**content, "arrays": {"file": arrays_name, "sha256": _digest(data)}}
+    named = {"file": arrays_name, "sha256": _digest(data)}
+    content = {"dvip": version("dvip"), **content, "arrays": named}
     manifest = {
         "format": kind.format,
         "version": VERSION,

@@ -1,5 +1,7 @@
 """Layers: one protocol for all of them; moments and KL against brute force."""
 
+import inspect
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -19,8 +21,9 @@ from examples import (
     with_posterior,
 )
 
+import dvip.layers
 from dvip import BayesianNeuralNetwork
-from dvip.layers import GaussianLayer, VIPLayer
+from dvip.layers import GaussianLayer, Layer, VIPLayer
 from dvip.parameters import split_trainable
 from dvip.processes import PerUnit
 from dvip.runtime import precision
@@ -28,7 +31,7 @@ from dvip.runtime import precision
 pytestmark = pytest.mark.usefixtures("double")
 
 NETWORK = BayesianNeuralNetwork(hidden=(4,))
-# A new layer is covered by adding it here.
+# A new layer is added here.
 EXAMPLES = {
     "vip": lambda: make_layer(NETWORK),
     "vip, a process each": lambda: make_layer(PerUnit(NETWORK, 2)),
@@ -92,6 +95,14 @@ def _assert_moments(draws, mean, variance):
     assert (np.abs(draws.mean(axis=0) - mean) < 5 * error).all()
     # The draws are Gaussian: the variance's own standard error.
     assert (np.abs(draws.var(axis=0) / variance - 1) < 5 * np.sqrt(2 / len(draws))).all()
+
+
+def test_every_layer_has_an_example():
+    """Of the classes in `dvip.layers`, those that are no protocol."""
+    layers = {cls for cls in vars(dvip.layers).values() if isinstance(cls, type)}
+    layers = {cls for cls in layers if issubclass(cls, Layer) and not inspect.isabstract(cls)}
+    lacking = layers - {type(make()) for make in EXAMPLES.values()}
+    assert not lacking, f"Add {lacking} to EXAMPLES of this file."
 
 
 def test_conditionals_have_a_row_for_each_unit(layer, sample_noise, moments):

@@ -33,7 +33,7 @@ ACTIVATIONS = {
     "cos": np.cos,
 }
 
-# A new process is covered by adding it here.
+# Those of the registry are here by themselves, with their default options.
 EXAMPLES = {
     **{name: process() for name, process in PRIORS.items()},
     **{name: BayesianNeuralNetwork(hidden=(4, 3), activation=name) for name in ACTIVATIONS},

@@ -22,7 +22,7 @@ from dvip import (
     load,
 )
 from dvip.__main__ import app
-from dvip.estimators.scales import Standardiser
+from dvip.estimators.inputs import Standardiser
 
 X, Y = regression_data(num_rows=30)
 OPTIONS = dict(

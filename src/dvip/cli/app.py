@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dvip.cli.console import reports_errors
+from dvip.registry import LIKELIHOODS, MODELS, PRIORS
 
 __all__ = ["app"]
 
@@ -37,13 +38,9 @@ class Task(StrEnum):
     CLASSIFICATION = "classification"
 
 
-class Model(StrEnum):
-    """Which model to train."""
-
-    DVIP = "dvip"
-    DEEP_GP = "deep-gp"
-    SIP = "sip"
-
+# Which model to train.
+Model = StrEnum("Model", {name: name for name in MODELS})  # type: ignore[misc]
+DEFAULT_MODEL = Model("dvip")
 
 TableArgument = Annotated[
     Path,
@@ -117,15 +114,21 @@ def fit(
             help="Deep variational implicit process, deep GP with inducing points, or sparse "
             "implicit process."
         ),
-    ] = Model.DVIP,
+    ] = DEFAULT_MODEL,
     layers: Annotated[
         int | None, typer.Option(min=1, help="Layers; 3 by default, 1 for sip.")
     ] = None,
     prior: Annotated[
         str | None,
         typer.Option(
-            help="Prior over functions of dvip and sip: bnn, conv, gp, neural-sampler, recurrent, "
-            "warped-gp; bnn by default."
+            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}; bnn by default."
+        ),
+    ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Of the target given the functions: {LIKELIHOODS.listed()}; by default what "
+            "suits the task."
         ),
     ] = None,
     prior_samples: Annotated[
@@ -202,6 +205,7 @@ def fit(
     parameters = {
         "n_layers": layers,
         "prior": prior,
+        "likelihood": likelihood,
         "n_prior_samples": prior_samples,
         "alpha": alpha,
         "random_state": seed,

@@ -21,9 +21,8 @@ from dvip.cli.console import print_metrics
 from dvip.cli.fit import train_model
 from dvip.distributions import GaussianMixture
 from dvip.estimators.implicit_processes import DVIPRegressor
-from dvip.estimators.serialisation import save_estimator
 from dvip.metrics import regression_metrics
-from dvip.tables import TableEncoder, TableError, check_folder, table_writer
+from dvip.tables import TableError, check_folder, table_writer
 
 __all__ = ["Profile", "demo_metrics", "demo_model", "demonstrate", "draw_figure", "load_profile"]
 
@@ -69,12 +68,12 @@ def demo_model(max_iter: int = 6_000, verbose: bool = False) -> DVIPRegressor:
     )
 
 
-def baseline_prediction(profile: Profile, inputs: np.ndarray) -> GaussianMixture:
+def baseline_prediction(profile: Profile, inputs: pd.DataFrame) -> GaussianMixture:
     """A Bayesian polynomial: one Gaussian for each row."""
     polynomial = make_pipeline(
         StandardScaler(), PolynomialFeatures(POLYNOMIAL_DEGREE), StandardScaler(), BayesianRidge()
     )
-    polynomial.fit(profile.measured[["km"]].to_numpy(), profile.measured["height"])
+    polynomial.fit(profile.measured[["km"]], profile.measured["height"])
     mean, std = polynomial.predict(inputs, return_std=True)
     noise = 1 / polynomial[-1].alpha_
     return GaussianMixture(mean[:, None], np.square(std)[:, None] - noise, np.array(noise))
@@ -82,7 +81,7 @@ def baseline_prediction(profile: Profile, inputs: np.ndarray) -> GaussianMixture
 
 def demo_metrics(model: DVIPRegressor, profile: Profile) -> dict[str, dict[str, float]]:
     """The model and a simple baseline on the points that neither has seen."""
-    inputs, height = profile.unseen[["km"]].to_numpy(), profile.unseen["height"].to_numpy()
+    inputs, height = profile.unseen[["km"]], profile.unseen["height"].to_numpy()
     return {
         "DVIP": regression_metrics(model.predict_dist(inputs), height),
         "polynomial": regression_metrics(baseline_prediction(profile, inputs), height),
@@ -119,12 +118,13 @@ def _draw_points(axes: Axes, points: pd.DataFrame, *, size: float, colour: str, 
 
 def _draw_prediction(axes: Axes, model: DVIPRegressor) -> None:
     grid = np.linspace(-MARGIN_KM, LENGTH_KM + MARGIN_KM, 600)
-    distribution = model.predict_dist(grid[:, None])
+    places = pd.DataFrame({"km": grid})
+    distribution = model.predict_dist(places)
     for probability, colour in ((0.9, "#d6e6f4"), (0.5, "#a9cbe6")):
         lower, upper = distribution.interval(probability)
         label = f"{100 * probability:.0f} % interval"
         axes.fill_between(grid, lower, upper, color=colour, label=label, lw=0)
-    draws = model.sample_functions(NUM_DRAWS, random_state=0)(grid[:, None])
+    draws = model.sample_functions(NUM_DRAWS, random_state=0)(places)
     lines = axes.plot(grid, draws.T, color="#3f7d5b", lw=0.8, alpha=0.8)
     lines[0].set_label(f"{NUM_DRAWS} function draws")
     axes.plot(grid, distribution.mean, color="#1f5f99", lw=2.2, label="mean")
@@ -139,8 +139,9 @@ def demonstrate(out: Path) -> None:
     measured, unseen = profile.measured, profile.unseen
     typer.echo("The height of the ground along a line of 18 km, from a map that is part of")
     typer.echo(f"matplotlib: {len(measured)} points to learn from, {len(unseen)} held back.")
-    inputs, height = measured[["km"]].to_numpy(), measured["height"].to_numpy()
+    inputs, height = measured[["km"]], measured["height"].to_numpy()
     model = train_model(demo_model(verbose=True), inputs, height, num_rows=len(height))
+    model.target_names_ = ("height",)  # for `dvip evaluate`
     print_metrics("On the points held back", demo_metrics(model, profile))
     write_files(out, model, profile)
     tell_next(out)
@@ -150,8 +151,7 @@ def write_files(out: Path, model: DVIPRegressor, profile: Profile) -> None:
     """The figure, the model and the tables."""
     out.mkdir(parents=True, exist_ok=True)
     draw_figure(model, profile, out / "figure.png")
-    encoder = TableEncoder.fit(profile.measured, targets=["height"])
-    save_estimator(model, out / "model", table=encoder.to_json())
+    model.save(out / "model")
     for name, table in (("measured.csv", profile.measured), ("unseen.csv", profile.unseen)):
         with table_writer(out / name) as append:
             append(table)

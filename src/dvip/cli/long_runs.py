@@ -18,7 +18,7 @@ import jax
 import typer
 
 from dvip.batches import ALL, Part
-from dvip.cli.console import INTERRUPTED, report, warn
+from dvip.cli.console import INTERRUPTED, counted, report
 from dvip.tables import TableError
 from dvip.training import is_first_process
 from dvip.training.checkpoints import CheckpointWarning, check_usable, steps_of
@@ -82,7 +82,6 @@ class Checkpointing:
             return
         with warnings.catch_warnings(), _handled(signal.SIGTERM, _terminate):
             warnings.simplefilter("always", CheckpointWarning)
-            warnings.showwarning = lambda message, *_, **__: warn(str(message))
             try:
                 yield
             except (KeyboardInterrupt, _Terminated) as stop:
@@ -120,7 +119,7 @@ START_SECONDS = 300
 def rows_of_part(part: Part, total: int) -> range:
     """Positions of a part's rows in a table; the parts follow each other."""
     if total < part.number:
-        raise TableError(f"{total} rows are too few for {part.number} processes.")
+        raise TableError(f"{counted(total, 'row')} are too few for {part.number} processes.")
     start, end = (total * index // part.number for index in (part.index, part.index + 1))
     return range(start, end)
 

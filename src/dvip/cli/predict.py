@@ -2,8 +2,11 @@
 
 import json
 import math
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,10 @@ import pandas as pd
 import typer
 
 from dvip.batches import ALL, Part
-from dvip.cli.console import print_metrics, warn
+from dvip.cli.console import counted, print_metrics, warn
 from dvip.cli.long_runs import file_of_part, rows_of_part
-from dvip.estimators.serialisation import load_with_table
+from dvip.estimators import load
+from dvip.estimators.inputs import ExtrapolationWarning
 from dvip.metrics import scores
 from dvip.tables import (
     Surprises,
@@ -22,87 +26,81 @@ from dvip.tables import (
     TableError,
     check_table_output,
     gap_texts,
+    has_targets,
     num_rows,
     read_blocks,
     table_writer,
     target_numbers,
-    with_targets,
 )
 from dvip.tables.cells import are_numbers, label_of, parse_texts, text_of
 from dvip.training import row_counter
 
 __all__ = [
-    "TableModel",
+    "Doubts",
     "evaluate_table",
-    "open_model",
+    "gaps_named",
+    "label_reader",
     "parse_quantiles",
     "predict_table",
-    "scores",
 ]
 
 
-@dataclass(frozen=True)
-class TableModel:
-    """A model that predicts from tables."""
+@dataclass
+class Doubts:
+    """What the training table did not have, gathered over blocks to be told once at the end."""
 
-    estimator: Any
-    encoder: TableEncoder
+    where: str = ""
+    rows: int = 0
+    surprises: Surprises = field(default_factory=Surprises)
+    outside: Counter[str] = field(default_factory=Counter)
 
-    @property
-    def is_classifier(self) -> bool:
-        """Whether the model predicts labels."""
-        return hasattr(self.estimator, "classes_")
+    @contextmanager
+    def told(self) -> Iterator["Doubts"]:
+        """Within it, predictions are watched; `rows` is to be kept by the caller."""
+        with self.surprises.gathering(), warnings.catch_warnings():
+            warnings.simplefilter("always", ExtrapolationWarning)
+            shown = warnings.showwarning
 
-    def blocks(self, table: Path, rows: range | None = None) -> Iterator[tuple[pd.DataFrame, Any]]:
-        """Each block of a table and its inputs; at the end, warns of what was unexpected.
+            def gather(message: Any, *others: Any, **named: Any) -> None:
+                if isinstance(message, ExtrapolationWarning):
+                    self.outside.update(message.columns)
+                else:
+                    shown(message, *others, **named)
 
-        With `rows`, only those.
-        """
-        text_columns = self.encoder.text_columns
-        if self.is_classifier and self.estimator.classes_.dtype.kind in "OUT":
-            text_columns += self.encoder.targets
-        surprises = Surprises()
-        start = 0  # of a block, over all files of a folder
-        for block in read_blocks(table, text_columns):
-            first, start = start, start + len(block)
-            if rows is not None:
-                block = block[max(0, rows.start - first) : max(0, rows.stop - first)]
-            if len(block):
-                yield block, self._inputs(self.encoder.encode(block, surprises))
-        for line in surprises.lines():
-            warn(line)
-
-    def _inputs(self, encoded: Any) -> Any:
-        # An estimator that was fitted to named columns wants them named.
-        names = getattr(self.estimator, "feature_names_in_", None)
-        return encoded if names is None else pd.DataFrame(encoded, columns=names)
+            warnings.showwarning = gather
+            yield self
+        for line in self.surprises.lines():
+            warn(f"{self.where}{line}")
+        if self.outside:
+            warn(f"{self.where}{ExtrapolationWarning(dict(self.outside), self.rows)}")
 
 
-def open_model(path: Path, table: Path, targets: Sequence[str] = ()) -> TableModel:
-    """The model at `path`, to be used on `table`.
+def _inputs_of(
+    model: Any, path: Path, table: Path, targets: Sequence[str]
+) -> tuple[TableEncoder, Callable[[pd.DataFrame], Any]]:
+    """Which columns of a table a model reads, and what it is given of a block.
 
-    A model that Python code saved does not say how it reads tables: then the names of its inputs
-    count, or without names the table's numeric columns, if they are as many as the inputs.
+    A model that was fitted to a table takes it as it is. For others the names of the inputs count,
+    or without names the table's numeric columns, if they are as many as the inputs.
     """
-    estimator, content = load_with_table(path)
-    if content is not None:
-        encoder = TableEncoder.from_json(content)
-        return TableModel(estimator, encoder)
-    names = getattr(estimator, "feature_names_in_", None)
+    if hasattr(model, "encoder_"):
+        return model.encoder_, lambda frame: frame
+    names = getattr(model, "feature_names_in_", None)
+    columns = _numeric_columns(table, targets) if names is None else list(map(str, names))
+    if len(columns) != model.n_features_in_:
+        raise TableError(
+            f"{path} was saved without column names and has {model.n_features_in_} inputs, but "
+            f"{table} has {counted(len(columns), 'numeric column')}: fit it to a DataFrame, or "
+            "remove columns."
+        )
+    encoder = TableEncoder.of_numbers(columns)
     if names is None:
-        names = _numeric_columns(table, targets)
-        if len(names) != estimator.n_features_in_:
-            raise TableError(
-                f"{path} was saved without column names and has {estimator.n_features_in_} inputs, "
-                f"but {table} has {len(names)} numeric columns: fit it to a DataFrame, or remove "
-                "columns."
-            )
-    return TableModel(estimator, TableEncoder.of_numbers(map(str, names), targets))
+        return encoder, encoder.transform
+    return encoder, lambda frame: pd.DataFrame(encoder.transform(frame), columns=names)
 
 
 def _numeric_columns(table: Path, targets: Sequence[str]) -> list[str]:
-    block = next(read_blocks(table))
-    numeric = block.select_dtypes(["number", "bool"])
+    numeric = next(read_blocks(table)).select_dtypes(["number", "bool"])
     return [str(name) for name in numeric.columns if name not in targets]
 
 
@@ -121,7 +119,7 @@ def parse_quantiles(text: str) -> list[float]:
 
 
 def predict_table(
-    model: Path,
+    path: Path,
     table: Path,
     out: Path,
     quantiles: Sequence[float],
@@ -131,29 +129,44 @@ def predict_table(
     """Writes the predictions of a saved model for a table, or for a part of its rows."""
     out = file_of_part(part, out)
     check_table_output(out, table)
-    opened = open_model(model, table)
+    model = load(path)
     if samples is not None:
-        opened.estimator.set_params(n_predictive_samples=samples)
+        model.set_params(n_predictive_samples=samples)
+    encoder, inputs_of = _inputs_of(model, path, table, ())
     total = num_rows(table)
     wanted = None
     if part.number > 1:
         total = total or sum(len(block) for block in read_blocks(table))
         wanted = rows_of_part(part, total)
         total = len(wanted)
-    rows = 0
-    with table_writer(out) as append, row_counter(total, "predicting") as done:
-        for frame, inputs in opened.blocks(table, wanted):
-            append(predictions(opened, inputs, quantiles))
-            rows += len(frame)
+    with (
+        table_writer(out) as append,
+        row_counter(total, "predicting") as done,
+        Doubts().told() as doubts,
+    ):
+        for frame in _chosen(read_blocks(table, encoder.text_columns), wanted):
+            append(_predictions(model, inputs_of(frame), quantiles))
+            doubts.rows += len(frame)
             done(len(frame))
-    typer.echo(f"Wrote predictions for {rows:,} rows to {out}.")
+    typer.echo(f"Wrote predictions for {counted(doubts.rows, 'row')} to {out}.")
 
 
-def predictions(model: TableModel, inputs: Any, quantiles: Sequence[float]) -> pd.DataFrame:
+def _chosen(frames: Iterator[pd.DataFrame], rows: range | None) -> Iterator[pd.DataFrame]:
+    """The blocks of those rows, counted over all files of a folder; None is all of them."""
+    start = 0
+    for frame in frames:
+        first, start = start, start + len(frame)
+        if rows is not None:
+            frame = frame[max(0, rows.start - first) : max(0, rows.stop - first)]
+        if len(frame):
+            yield frame
+
+
+def _predictions(model: Any, inputs: Any, quantiles: Sequence[float]) -> pd.DataFrame:
     """A row of predictions for each row of inputs."""
-    if model.is_classifier:
-        return class_predictions(model.estimator, inputs)
-    distribution = model.estimator.predict_dist(inputs)
+    if model.task == "classification":
+        return _class_predictions(model, inputs)
+    distribution = model.predict_dist(inputs)
     columns = {
         "mean": distribution.mean,
         "std": distribution.std,
@@ -162,7 +175,7 @@ def predictions(model: TableModel, inputs: Any, quantiles: Sequence[float]) -> p
     if distribution.mean.ndim == 1:
         return pd.DataFrame(columns)
     num_targets = distribution.mean.shape[1]
-    targets = model.encoder.targets or [f"y{index + 1}" for index in range(num_targets)]
+    targets = getattr(model, "target_names_", [f"y{index + 1}" for index in range(num_targets)])
     return pd.DataFrame(
         {
             f"{target}_{name}": values[:, index]
@@ -172,12 +185,11 @@ def predictions(model: TableModel, inputs: Any, quantiles: Sequence[float]) -> p
     )
 
 
-def class_predictions(estimator: Any, inputs: Any) -> pd.DataFrame:
+def _class_predictions(model: Any, inputs: Any) -> pd.DataFrame:
     """The most probable class and the probability of each."""
-    probabilities = estimator.predict_proba(inputs)
-    classes = estimator.classes_
-    columns = {f"p_{text_of(label)}": probabilities[:, i] for i, label in enumerate(classes)}
-    most_probable = classes[np.argmax(probabilities, axis=1)]
+    probabilities = model.predict_proba(inputs)
+    columns = {f"p_{text_of(label)}": probabilities[:, i] for i, label in enumerate(model.classes_)}
+    most_probable = model.classes_[np.argmax(probabilities, axis=1)]
     return pd.DataFrame({"prediction": most_probable, **columns})
 
 
@@ -187,31 +199,32 @@ def quantile_name(p: float) -> str:
     return f"q{whole.zfill(2)}" + (f".{rest}" if rest else "")
 
 
-def evaluate_table(model: Path, table: Path, targets: Sequence[str], *, as_json: bool) -> None:
+def evaluate_table(path: Path, table: Path, given: Sequence[str], *, as_json: bool) -> None:
     """Prints the metrics of a saved model on a table."""
-    opened = open_model(model, table, targets)
-    if targets and tuple(targets) != opened.encoder.targets:
-        raise TableError(f"{model} predicts {', '.join(opened.encoder.targets)}: omit --target.")
-    if not opened.encoder.targets:
-        raise TableError(f"{model} was saved by Python code: say what it predicts with --target.")
-    blocks = LabelledBlocks(opened, table)
-    metrics = scores(opened.estimator, blocks, _label_of(opened.estimator))
+    model = load(path)
+    targets = tuple(getattr(model, "target_names_", given))
+    if given and tuple(given) != targets:
+        raise TableError(f"{path} predicts {', '.join(targets)}: omit --target.")
+    if not targets:
+        raise TableError(f"{path} was saved by Python code: say what it predicts with --target.")
+    encoder, inputs_of = _inputs_of(model, path, table, targets)
+    with Doubts().told() as doubts:
+        blocks = _labelled_blocks(model, encoder, table, targets, doubts)
+        pairs = ((inputs_of(frame), y) for frame, y in blocks)
+        metrics = scores(model, pairs, label_reader(model))
     if as_json:
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-        typer.echo(json.dumps({"rows": blocks.rows, **finite}, indent=1))
+        typer.echo(json.dumps({"rows": doubts.rows, **finite}, indent=1))
     else:
-        print_metrics(f"{model} on {blocks.rows:,} rows of {table}", {"value": metrics})
+        title = f"{path} on {counted(doubts.rows, 'row')} of {table}"
+        print_metrics(title, {"value": metrics})
 
 
-def _label_of(estimator: Any) -> Any:
-    return label_reader(estimator.classes_) if estimator.task == "classification" else text_of
-
-
-def label_reader(classes: np.ndarray) -> Callable[[Any], str]:
+def label_reader(model: Any) -> Callable[[Any], str]:
     """How to compare labels with the classes: as numbers, where that is what the classes are."""
-    if not are_numbers(classes):
+    if model.task == "regression" or not are_numbers(model.classes_):
         return text_of
-    distinct = len(set(map(label_of, classes))) == len(classes)
+    distinct = len(set(map(label_of, model.classes_))) == len(model.classes_)
     return label_of if distinct else text_of
 
 
@@ -224,31 +237,31 @@ def gaps_named(table: Path, targets: Sequence[str]) -> str:
     return f" ({' or '.join([*(['empty'] if '' in texts else []), *words])})"
 
 
-class LabelledBlocks:
-    """Inputs and targets of the rows of a table that have a target; counts these rows."""
-
-    def __init__(self, model: TableModel, table: Path):
-        self.model, self.table = model, table
-        self.rows = 0
-
-    def __iter__(self) -> Iterator[tuple[Any, np.ndarray]]:
-        targets, dropped = self.model.encoder.targets, 0
-        with row_counter(num_rows(self.table), "evaluating") as done:
-            for frame, inputs in self.model.blocks(self.table):
-                labelled = with_targets(frame, targets)
-                dropped += len(frame) - len(labelled)
-                self.rows += len(labelled)
-                if len(labelled):
-                    yield inputs[frame.index.isin(labelled.index)], self._targets(labelled)
-                done(len(frame))
-        if dropped:
-            what = f"{', '.join(targets)}{gaps_named(self.table, targets)}"
-            warn(f"{dropped:,} rows have no value in {what} and do not count.")
-        if not self.rows:
-            raise TableError(f"No row of {self.table} has a value in {', '.join(targets)}.")
-
-    def _targets(self, frame: Any) -> np.ndarray:
-        targets = self.model.encoder.targets
-        if self.model.is_classifier:
-            return parse_texts(frame[targets[0]])
-        return target_numbers(frame, targets)
+def _labelled_blocks(
+    model: Any, encoder: TableEncoder, table: Path, targets: Sequence[str], doubts: Doubts
+) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+    """The rows of a table that have a target, and their targets; `doubts` counts these rows."""
+    labels = model.task == "classification"
+    text_labels = labels and model.classes_.dtype.kind in "OUT"
+    text_columns = (*encoder.text_columns, *(targets if text_labels else ()))
+    dropped = 0
+    units: dict[str, set[str]] = {}
+    with row_counter(num_rows(table), "evaluating") as done:
+        for frame in read_blocks(table, text_columns):
+            labelled = frame[has_targets(frame, targets)]
+            dropped += len(frame) - len(labelled)
+            doubts.rows += len(labelled)
+            if len(labelled):
+                yield (
+                    labelled,
+                    parse_texts(labelled[targets[0]])
+                    if labels
+                    else target_numbers(labelled, targets, units),
+                )
+            done(len(frame))
+    what = f"{', '.join(targets)}{gaps_named(table, targets) if dropped else ''}"
+    if not doubts.rows:
+        raise TableError(f"No row of {table} has a value in {what}.")
+    if dropped:
+        verb = ("has", "does") if dropped == 1 else ("have", "do")
+        warn(f"{counted(dropped, 'row')} {verb[0]} no value in {what} and {verb[1]} not count.")

@@ -3,7 +3,7 @@
 import abc
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.estimators.builder import ModelBuilder, check_count
-from dvip.estimators.scales import MAX_SCALED, merge_duplicates
+from dvip.estimators.inputs import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import (
     checkpoint_folder,
     save_estimator,
@@ -83,25 +83,16 @@ class DeepEstimator(ModelBuilder):
     # The share of the training over which the KL gains its weight.
     _kl_warm_up: ClassVar[float] = 0.0
 
-    @abc.abstractmethod
-    def _checked(self, X: Any, y: Any, *, reset: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and targets of a training, validated."""
+    # Of y, for scikit-learn's validation.
+    _y_options: ClassVar[Mapping[str, bool]] = {}
 
     @abc.abstractmethod
-    def _note_targets(self, y: np.ndarray) -> None:
-        """Notes what kind of targets these are: their shape, or the classes."""
+    def _read_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
+        """Targets as numbers, rows x outputs, not scaled yet; the first time, notes their kind."""
 
     @abc.abstractmethod
-    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
-        """Targets as numbers, rows x outputs, not scaled yet."""
-
-    @abc.abstractmethod
-    def _fit_target_scaler(self, targets: np.ndarray, weights: np.ndarray) -> None:
-        """Notes the scale of these numbers."""
-
-    @abc.abstractmethod
-    def _scaled_targets(self, targets: np.ndarray) -> np.ndarray:
-        """The numbers on the scale of the model."""
+    def _scale_targets(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """The numbers on the scale of the model, which is noted where weights are given."""
 
     @abc.abstractmethod
     def _stream_targets(self) -> Targets:
@@ -162,7 +153,7 @@ class DeepEstimator(ModelBuilder):
                 self._fit_source(X, y, sample_weight, checkpoints)
             else:
                 self.__dict__.pop("target_names_", None)
-                X, y = self._checked(X, y)
+                X, y = self._read_training_rows(X, y, **self._y_options)
                 self._fit_rows(X, y, sample_weight, checkpoints)
         return self
 
@@ -203,16 +194,12 @@ class DeepEstimator(ModelBuilder):
             X, y, weights = X[counted], y[counted], weights[counted]
         if len(X) == 1:
             warnings.warn("One row to train on: the spread of y is made up.", stacklevel=4)
-        self._note_targets(y)
-        inputs, targets, weights = merge_duplicates(X, self._as_numbers(y), weights)
-        self._fit_input_scaler(inputs, weights)
-        self._fit_target_scaler(targets, weights)
+        rows = merge_duplicates(X, self._read_targets(y, first=True), weights)
+        weights = rows[2]
+        inputs = self._scale_inputs(rows[0], weights)
+        targets = self._scale_targets(rows[1], weights).astype(self.precision)
         self._start_training(checkpoints)
-        return ArrayData(
-            self.input_scaler_.transform(inputs, self.precision),
-            self._scaled_targets(targets).astype(self.precision),
-            weights.astype(self.precision),
-        )
+        return ArrayData(inputs, targets, weights.astype(self.precision))
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -236,7 +223,7 @@ class DeepEstimator(ModelBuilder):
             )
         if source.in_memory:
             X, y, sample_weight = source.gathered()
-            X, y = self._checked(X, y)
+            X, y = self._read_training_rows(X, y, **self._y_options)
             self._note_names(source)
             self._fit_rows(X, y, sample_weight, checkpoints)
             return
@@ -317,17 +304,14 @@ class DeepEstimator(ModelBuilder):
         with self._undone_on_failure():
             self.check_parameters()  # they may have changed since the last call
             first = not hasattr(self, "model_")
-            X, y = self._checked(X, y, reset=first)
+            X, y = self._read_training_rows(X, y, reset=first, **self._y_options)
             weights = self._checked_weights(sample_weight, X)
-            if first:
-                self._note_targets(y if classes is None else np.asarray(classes))
-            targets = self._as_numbers(y)
+            targets = self._read_targets(y, first=first, classes=classes)
             if first:
                 self._start_training()
-                self._fit_input_scaler(X, weights)
-                self._fit_target_scaler(targets, weights)
                 self.n_samples_seen_ = self.n_iter_ = 0
-            scaled = (self.input_scaler_.transform(X), self._scaled_targets(targets), weights)
+            noted = weights if first else None
+            scaled = (self._scale_inputs(X, noted), self._scale_targets(targets, noted), weights)
             rows: Any = [array.astype(self.precision) for array in scaled]
             self._train_once(Batch(*rows))
         return self

@@ -35,16 +35,18 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     def _num_outputs(self) -> int:
         return len(self.classes_)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        if y is not None:
-            _check_labels(y)
-        X, y = self._read_training_inputs(X, y, reset=reset)
+    def _read_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
+        """The place of each label among the classes, rows x 1."""
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        return X, y
+        if first:
+            self._keep_classes(np.unique(y if classes is None else np.asarray(classes)))
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y has labels that are none of the classes: {unknown[:5].tolist()}.")
+        return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
 
-    def _note_targets(self, y: np.ndarray) -> None:
-        classes = np.unique(y)
+    def _keep_classes(self, classes: np.ndarray) -> None:
         if len(classes) < 2:
             raise ValueError(
                 f"The labels have one class only ({classes[0]!r}); a classifier needs at least two "
@@ -52,18 +54,15 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
             )
         self.classes_ = classes
 
-    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
-        """The place of each label among the classes, rows x 1."""
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
-            raise ValueError(f"y has labels that are none of the classes: {unknown[:5].tolist()}.")
-        return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
-
-    def _fit_target_scaler(self, targets: np.ndarray, weights: np.ndarray) -> None:
+    def _scale_targets(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         """Labels have no scale."""
-
-    def _scaled_targets(self, targets: np.ndarray) -> np.ndarray:
         return targets
+
+    def _read_training_rows(
+        self, X: Any, y: Any, *, reset: bool = True, **options: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        _check_labels(y)
+        return super()._read_training_rows(X, y, reset=reset, **options)
 
     def _stream_targets(self) -> LabelTargets:
         return LabelTargets()
@@ -72,7 +71,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         self, content: RowsContent
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         assert content.labels is not None  # they are those of `_stream_targets`
-        self._note_targets(content.labels)
+        self._keep_classes(np.unique(content.labels))
         return np.zeros(1), np.ones(1), self.classes_
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from dvip.estimators.scales import Standardiser
+from dvip.estimators.inputs import Standardiser
 
 __all__ = ["check_attributes", "check_sizes"]
 
@@ -66,8 +66,11 @@ def check_attributes(estimator: Any) -> None:
             raise ValueError(f"{name}={value!r} is no such number.")
     _check_scaler(estimator, "input_scaler_", estimator.input_shape_)
     num_inputs = len(estimator.input_scaler_.mean)
-    if estimator.n_features_in_ != num_inputs and not hasattr(estimator, "encoder_"):
-        raise ValueError(f"{estimator.n_features_in_:,} inputs, {num_inputs:,} scales.")
+    num_given = estimator.n_features_in_
+    if hasattr(estimator, "encoder_"):
+        num_given = len(estimator.encoder_.get_feature_names_out())
+    if num_given != num_inputs:
+        raise ValueError(f"{num_given:,} inputs, {num_inputs:,} scales.")
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
     _check_array(estimator, "bound_history_", "f", len(estimator.bound_history_))

@@ -1,6 +1,6 @@
 """Regression: targets of one number or several, scaled inside; predictive distributions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,7 +9,7 @@ from sklearn.utils.validation import assert_all_finite
 
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.scales import Standardiser
+from dvip.estimators.inputs import Standardiser
 from dvip.likelihoods import Regression
 from dvip.objectives import DeepModel
 from dvip.prediction import moments
@@ -28,6 +28,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     """A deep model of numbers. `y` may have one column or several."""
 
     task: ClassVar[str] = "regression"
+    _y_options: ClassVar[Mapping[str, bool]] = {"multi_output": True, "y_numeric": True}
 
     model_: DeepModel[Regression]
     target_scaler_: Standardiser
@@ -48,22 +49,19 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         assert isinstance(likelihood, Regression)  # by its task
         return likelihood
 
-    def _checked(self, X: Any, y: Any, *, reset: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        X, y = self._read_training_inputs(X, y, reset=reset, multi_output=True, y_numeric=True)
+    def _read_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
         y = np.asarray(y, dtype=np.float64)
         assert_all_finite(y, input_name="y")  # objects among them were not looked at before
-        return X, y
-
-    def _note_targets(self, y: np.ndarray) -> None:
-        self.target_shape_ = y.shape[1:]
-
-    def _as_numbers(self, y: np.ndarray) -> np.ndarray:
+        if first:
+            self.target_shape_ = y.shape[1:]
         if y.shape[1:] != self.target_shape_:
             raise ValueError(f"y has the shape {y.shape}, rows had {self.target_shape_}.")
         return self._regression().transform(y.reshape(len(y), -1))
 
-    def _fit_target_scaler(self, targets: np.ndarray, weights: np.ndarray) -> None:
-        self._keep_target_scaler(Standardiser.fit(targets, weights))
+    def _scale_targets(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        if weights is not None:
+            self._keep_target_scaler(Standardiser.fit(targets, weights))
+        return self.target_scaler_.transform(targets)
 
     def _keep_target_scaler(self, scaler: Standardiser) -> None:
         fits = (scaler.scale > 1 / MAX_TARGET_SCALE) & (scaler.scale < MAX_TARGET_SCALE)
@@ -75,9 +73,6 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         if not self._regression().standardised:
             scaler = Standardiser(np.zeros_like(scaler.mean), np.ones_like(scaler.scale))
         self.target_scaler_ = scaler
-
-    def _scaled_targets(self, targets: np.ndarray) -> np.ndarray:
-        return self.target_scaler_.transform(targets)
 
     def _stream_targets(self) -> NumberTargets:
         likelihood = self._regression()

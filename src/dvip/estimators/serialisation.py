@@ -18,9 +18,8 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from dvip import __version__
+from dvip.estimators.inputs import Standardiser
 from dvip.estimators.manifest import check_attributes, check_sizes
-from dvip.estimators.scales import Standardiser
 from dvip.files import expanded
 from dvip.objectives import DeepModel
 from dvip.persistence import (
@@ -70,7 +69,6 @@ def save_estimator(
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
     attributes = encode_attributes(estimator, fitted, arrays)
     content = {
-        "dvip": __version__,
         "estimator": type(estimator).__name__,
         "parameters": encode_parameters(estimator),
         "attributes": attributes if table is None else attributes | described_table(table),
@@ -126,10 +124,11 @@ def _restored(
         if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
             setattr(estimator, name, _decode_attribute(name, value, arrays))
             used |= {name, f"{name}.mean", f"{name}.scale"}
+    # Version 0.1.0 noted the inputs that its encoder gives, not the columns that it takes.
     encoder = getattr(estimator, "encoder_", None)
-    if hasattr(encoder, "n_features_in_"):  # version 0.1.0 noted what the encoder gives
-        estimator.n_features_in_ = encoder.n_features_in_
-        estimator.feature_names_in_ = encoder.feature_names_in_
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(encoder, name):
+            setattr(estimator, name, getattr(encoder, name))
     check_attributes(estimator)
     with precision(estimator.precision):
         estimator.model_ = _fill_model(estimator, arrays)

@@ -1,8 +1,15 @@
 """Layers: a prior over functions and the approximate posterior of its units. One file each."""
 
-from dvip.layers.layer import GaussianLayer, Layer
+from dvip.layers.layer import GaussianLayer, Layer, WhitenedGaussian
 from dvip.layers.sip import SIPLayer
 from dvip.layers.sparse_gp import SparseGPLayer
 from dvip.layers.vip import VIPLayer
 
-__all__ = ["GaussianLayer", "Layer", "SIPLayer", "SparseGPLayer", "VIPLayer"]
+__all__ = [
+    "GaussianLayer",
+    "Layer",
+    "SIPLayer",
+    "SparseGPLayer",
+    "VIPLayer",
+    "WhitenedGaussian",
+]

@@ -1,4 +1,4 @@
-"""The KL between two distributions of which there are samples only, by classifiers.
+"""Posteriors that are easy to sample from, and no more; their KL from a prior, by classifiers.
 
 A classifier that tells samples of one distribution from samples of another as well as can be has
 the logarithm of the ratio of their densities as its logit. So KL(q | p) = E_q[T] for the logit T of
@@ -62,12 +62,6 @@ class Perceptrons(eqx.Module):
         return values
 
 
-# Distributions that are easy to sample from, and no more: networks fed with noise.
-#
-# v = C z + g(z), where g is a network and z are Gaussian variables with learned moments. It starts
-# near a Gaussian with independent values, whatever g is: without the linear part, the values that a
-# random network makes of noise lie near a surface of few dimensions, infinitely far from any prior.
-
 SAMPLER_WIDTHS = (50, 50)
 MIN_NOISE_VARIABLES = 100
 # The size of g(z) beside C z at the start.
@@ -75,7 +69,13 @@ NETWORK_SHARE = 0.1
 
 
 class ImplicitPosterior(eqx.Module):
-    """H implicit distributions of M values."""
+    """H implicit distributions of M values: networks fed with noise.
+
+    v = C z + g(z), where g is a network and z are Gaussian variables with learned moments. It
+    starts near a Gaussian with independent values, whatever g is: without the linear part, the
+    values that a random network makes of noise lie near a surface of few dimensions, infinitely
+    far from any prior.
+    """
 
     noise_mean: Float[Array, "units noise 1"]
     noise_log_scale: Float[Array, "units noise 1"]

@@ -1,4 +1,7 @@
-"""The protocol of a layer: H units, each a random function with an approximate posterior."""
+"""The protocol of a layer: H units, each a random function with an approximate posterior.
+
+Layers with a Gaussian posterior have a shorter protocol, and one class for that posterior.
+"""
 
 import abc
 import math
@@ -100,14 +103,12 @@ class GaussianLayer(Layer):
         return self.kl()
 
 
-# The approximate posterior of a layer's units: a Gaussian over whitened coefficients.
-#
-# q(a_h) = N(m_h, S_h) with S_h = L_h L_hᵀ for each unit h, a priori N(0, I). A unit is linear in
-# its coefficients, f_h(x) = φ(x)ᵀ a_h + what does not depend on them.
-
-
 class WhitenedGaussian(eqx.Module):
-    """A mean and a full covariance for each unit."""
+    """The posterior of a layer's units: a Gaussian over whitened coefficients.
+
+    q(a_h) = N(m_h, S_h) with S_h = L_h L_hᵀ for each unit h, a priori N(0, I). A unit is linear in
+    its coefficients, f_h(x) = φ(x)ᵀ a_h + what does not depend on them.
+    """
 
     # (m_h, L_h)ᵀ with L_h lower triangular: the mean, then the rows of L_hᵀ with the logarithms of
     # its diagonal. What would be below that diagonal is not used.

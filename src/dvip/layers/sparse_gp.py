@@ -8,9 +8,10 @@ v_h ~ N(0, I) a priori, q(v_h) = N(m_h, S_h) a posteriori. With φ(x) = C^{-1} k
 With the RBF kernel it is the layer of the doubly stochastic deep GP; with the empirical kernel of
 an implicit process it is the paper's VIP with inducing points.
 
-Stability in single precision: `whitening` gives C^{-1} whatever the points are. Its jitter ε makes
-u the values f(Z) plus noise of variance ε k̄, which is a choice of inducing variables as good as
-any: the bound stays a bound, and k - φᵀφ is not negative but for roundings, which are cut off.
+Stability in single precision: `inverse_factors` gives C^{-1} whatever the points are. Its jitter
+ε makes u the values f(Z) plus noise of variance ε k̄, which is a choice of inducing variables as
+good as any: the bound stays a bound, and k - φᵀφ is not negative but for roundings, which are cut
+off.
 """
 
 import warnings

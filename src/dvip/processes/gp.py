@@ -1,7 +1,10 @@
 """A Gaussian process as an implicit process, by random features.
 
 f_s(x) = a / √M Σ_m (w_sm cos ω_m·(x / l) + v_sm sin ω_m·(x / l)), with Gaussian w and v, has the
-kernel a² / M Σ_m cos ω_m·((x - y) / l), which approximates that of the Gaussian process.
+kernel a² / M Σ_m cos ω_m·((x - y) / l), which approximates that of the Gaussian process, as
+k(x - y) = E[cos ω·(x - y)] (Bochner's theorem). For the RBF kernel ω is Gaussian; for a Matérn
+kernel of order ν it is a Student variable with 2ν degrees of freedom. The fewer frequencies stand
+for this expectation, the more it matters how evenly they lie.
 """
 
 import math
@@ -18,12 +21,6 @@ from dvip.linear_algebra import product
 from dvip.processes.process import ImplicitProcess
 
 __all__ = ["CONSTRUCTIONS", "KERNELS", "GaussianProcess", "cos_sin", "draw_frequencies"]
-
-# Random frequencies of stationary kernels: k(x - y) = E[cos ω·(x - y)] (Bochner's theorem).
-#
-# For the RBF kernel ω is Gaussian; for a Matérn kernel of order ν it is a Student variable with 2ν
-# degrees of freedom. The fewer frequencies stand for this expectation, the more it matters how
-# evenly they lie.
 
 # Degrees of freedom of the Student distribution; None is the Gaussian, its limit.
 KERNELS: dict[str, int | None] = {"rbf": None, "matern12": 1, "matern32": 3, "matern52": 5}
@@ -67,14 +64,14 @@ def _sobol_digits(num_points: int, dimension: int) -> UInt32[np.ndarray, "points
 def _orthogonal(
     key: PRNGKeyArray, num_frequencies: int, num_inputs: int, degrees: int | None
 ) -> Float[Array, "frequencies inputs"]:
-    """Blocks of orthogonal directions, with the quantiles of their length as lengths."""
-    block = min(num_frequencies, num_inputs)
-    num_blocks = -(-num_frequencies // block)
-    white = jax.random.normal(key, (num_blocks, num_inputs, block))
+    """Groups of orthogonal directions, with the quantiles of their length as lengths."""
+    size = min(num_frequencies, num_inputs)
+    num_groups = -(-num_frequencies // size)
+    white = jax.random.normal(key, (num_groups, num_inputs, size))
     directions = jnp.swapaxes(jnp.linalg.qr(white)[0], 1, 2).reshape(-1, num_inputs)
     lengths = _lengths(num_frequencies, num_inputs, degrees)
-    # Every block gets lengths from the whole range.
-    spread = np.concatenate([lengths[first::num_blocks] for first in range(num_blocks)])
+    # Every group gets lengths from the whole range.
+    spread = np.concatenate([lengths[first::num_groups] for first in range(num_groups)])
     return directions[:num_frequencies] * jnp.asarray(spread, white.dtype)[:, None]
 
 
@@ -86,16 +83,14 @@ def _lengths(num: int, num_inputs: int, degrees: int | None) -> Float[np.ndarray
     return np.sqrt(num_inputs * stats.f.ppf(levels, num_inputs, degrees))
 
 
-# Cosine and sine at once, by polynomials: what the random features of a Gaussian process are.
-#
-# XLA's own cosine takes about ten times as long as its tanh on CPUs and does not share work with
-# the sine of the same angle. Here both come from one reduction to half a turn and two Taylor
-# series, and each is the other's derivative, so that training needs no third series.
-
-
 @jax.custom_jvp
 def cos_sin(turns: Float[Array, "..."]) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """cos(2π t) and sin(2π t), to the precision of their type."""
+    """cos(2π t) and sin(2π t), to the precision of their type.
+
+    XLA's own cosine takes about ten times as long as its tanh on CPUs and does not share work with
+    the sine of the same angle. Here both come from one reduction to half a turn and two Taylor
+    series, and each is the other's derivative, so that training needs no third series.
+    """
     half_angle = jnp.pi * (turns - jnp.round(turns))  # within ±π/2, where few terms are enough
     square = jnp.square(half_angle)
     # The first term that is left out is below 1e-9, in double precision below 1e-17.

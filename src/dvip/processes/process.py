@@ -37,7 +37,6 @@ class ImplicitProcess(eqx.Module):
 
     def one_for_each_unit(self, num_units: int) -> "ImplicitProcess":
         """This process with functions of its own for each unit of a layer."""
-
         return PerUnit(self, num_units)
 
     @abc.abstractmethod

@@ -92,6 +92,7 @@ def _make(
     source: Source, targets: Targets, dtype: str, folder: Path, on_rows: Callable[[int], None]
 ) -> RowsContent:
     """Makes a cache beside its place and moves it there."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     _make_room(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=folder.parent) as temporary:
         _, content = _write(source, targets, dtype, Path(temporary), on_rows)

@@ -26,7 +26,9 @@ class TableSource(Source):
     path : str or Path
         A Parquet or CSV file, or a folder of Parquet files.
     encoder : TableEncoder
-        Which columns are inputs, and how, and which are targets; others are not read.
+        Which columns are inputs, and how.
+    targets : sequence of str
+        The columns that are predicted. No columns but these, the inputs and the weight are read.
     read_targets : function of a DataFrame
         The targets of a block.
     keep : function of row numbers and a DataFrame, optional
@@ -38,8 +40,12 @@ class TableSource(Source):
         The column that says how many times each row counts.
     num_rows : int, optional
         About how many rows are kept, for progress and for the space that they take.
-    named : bool
-        Whether an estimator is to note the names of the inputs and to expect them at prediction.
+    only_numbers : bool
+        Whether the inputs are numbers as they are, so that an estimator needs no encoder.
+    in_memory : bool
+        Whether an estimator is to train on all rows in memory.
+    frames : sequence of DataFrame, optional
+        All rows of the table, where they have been read already.
     depends_on : what JSON can hold
         What rows depend on besides the files and the encoder: the targets, and which rows to keep.
     """
@@ -48,19 +54,25 @@ class TableSource(Source):
         self,
         path: str | Path,
         encoder: TableEncoder,
+        targets: Sequence[str],
         read_targets: Callable[[pd.DataFrame], np.ndarray],
         *,
         keep: Callable[[np.ndarray, pd.DataFrame], np.ndarray] | None = None,
         text_columns: Sequence[str] = (),
         weight: str | None = None,
         num_rows: int | None = None,
-        named: bool = True,
+        only_numbers: bool = False,
+        in_memory: bool = False,
+        frames: Sequence[pd.DataFrame] | None = None,
         depends_on: Any = None,
     ):
-        self.path, self.encoder, self.read_targets = Path(path), encoder, read_targets
+        self.path, self.read_targets = Path(path), read_targets
+        self.encoder = None if only_numbers else encoder
+        self.target_names: tuple[str, ...] = tuple(targets)
+        self.in_memory = in_memory
         self.keep, self.weight, self.depends_on = keep, weight, depends_on
         self.text_columns = (*encoder.text_columns, *text_columns)
-        self._num_rows, self._named = num_rows, named
+        self._encoder, self._num_rows, self._frames = encoder, num_rows, frames
 
     @property
     def num_rows(self) -> int | None:
@@ -70,25 +82,35 @@ class TableSource(Source):
         return num_rows(self.path)
 
     @property
-    def feature_names(self) -> list[str] | None:
+    def feature_names(self) -> list[str]:
         """Names of the inputs."""
-        return self.encoder.feature_names if self._named else None
+        return list(self._encoder.get_feature_names_out())
 
     def frames(self, rows: int = ROWS_AT_ONCE) -> Iterator[pd.DataFrame]:
         """The rows that are used, as they are in the table, in blocks of at most `rows` rows."""
         start = 0
-        columns = {column.name for column in self.encoder.columns}
-        columns |= {*self.encoder.targets, *([] if self.weight is None else [self.weight])}
-        for frame in read_blocks(self.path, self.text_columns, rows=rows, columns=columns):
+        for frame in self._all_frames(rows):
             numbers = np.arange(start, start + len(frame))
             start += len(frame)
-            yield frame if self.keep is None else frame[self.keep(numbers, frame)]
+            kept = frame if self.keep is None else frame[self.keep(numbers, frame)]
+            if len(kept):
+                yield kept
+
+    def _all_frames(self, rows: int) -> Iterator[pd.DataFrame]:
+        if self._frames is None:
+            columns = {column.name for column in self._encoder.columns_} | {*self.target_names}
+            columns |= set() if self.weight is None else {self.weight}
+            yield from read_blocks(self.path, self.text_columns, rows, columns=columns)
+            return
+        for frame in self._frames:
+            for start in range(0, len(frame), rows):
+                yield frame[start : start + rows]
 
     def blocks(self) -> Iterator[Block]:
         """All rows, encoded."""
         for frame in self.frames():
             yield Block(
-                self.encoder.encode(frame),
+                self._encoder.transform(frame),
                 self.read_targets(frame),
                 None if self.weight is None else _weights(self.weight, frame),
                 file=frame.attrs["file"],
@@ -100,7 +122,8 @@ class TableSource(Source):
         files = [file_state(file) for file in table_files(self.path)]
         return [
             files,
-            self.encoder.to_json(),
+            self._encoder.to_json(),
+            self.target_names,
             list(self.text_columns),
             self.weight,
             self.depends_on,
@@ -170,9 +193,11 @@ def open_source(
         raise TableError(f"{path} has no column to predict from.")
     return TableSource(
         path,
-        TableEncoder.of_numbers(inputs, targets),
+        TableEncoder.of_numbers(inputs),
+        targets,
         partial(whole_targets, targets=targets),
         weight=weight,
+        only_numbers=True,
     )
 
 

@@ -1,7 +1,7 @@
 """Tables in files: reading, encoding for a model, writing. Knows nothing of models."""
 
-from dvip.tables.cells import TableError
-from dvip.tables.columns import LeftOut, NumberColumn, Surprises, TextColumn
+from dvip.tables.cells import TableError, TableWarning
+from dvip.tables.columns import LeftOut, NumberColumn, Surprises, TextColumn, deciding_value
 from dvip.tables.encoder import TableEncoder
 from dvip.tables.readers import (
     ROWS_AT_ONCE,
@@ -13,13 +13,7 @@ from dvip.tables.readers import (
     table_files,
 )
 from dvip.tables.survey import RowSplit, TableSurvey, survey_table
-from dvip.tables.targets import (
-    choose_task,
-    class_labels,
-    labels_of_kind,
-    target_numbers,
-    with_targets,
-)
+from dvip.tables.targets import has_targets, target_numbers
 from dvip.tables.writers import check_folder, check_table_output, table_writer
 
 __all__ = [
@@ -31,13 +25,13 @@ __all__ = [
     "TableEncoder",
     "TableError",
     "TableSurvey",
+    "TableWarning",
     "TextColumn",
     "check_folder",
     "check_table_output",
-    "choose_task",
-    "class_labels",
+    "deciding_value",
     "gap_texts",
-    "labels_of_kind",
+    "has_targets",
     "num_numbers",
     "num_rows",
     "read_blocks",
@@ -46,5 +40,4 @@ __all__ = [
     "table_files",
     "table_writer",
     "target_numbers",
-    "with_targets",
 ]

@@ -4,8 +4,10 @@ import datetime
 import difflib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,14 @@ import pandas as pd
 from pandas.api import types
 
 __all__ = [
+    "MAX_COUNTED",
     "Numbers",
     "TableError",
+    "TableWarning",
     "are_numbers",
+    "check_distinct",
     "check_present",
+    "has_unit",
     "holds_dates",
     "is_number_type",
     "label_of",
@@ -30,10 +36,16 @@ __all__ = [
 
 # Names that a message lists before it says how many more there are.
 MAX_LISTED = 8
+# Distinct values of a column that are counted.
+MAX_COUNTED = 10_000
 
 
 class TableError(ValueError):
     """A table cannot be read, written or used; the message says what to do, in a line or two."""
+
+
+class TableWarning(UserWarning):
+    """Something in a table that may be a mistake, or that the training table did not have."""
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -69,10 +81,19 @@ def check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:
     raise TableError(f"The table has no column {quoted(missing)}. {hint}")
 
 
+def check_distinct(path: Path, names: list[str]) -> None:
+    """Raises an error if two columns of a file have the same name."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise TableError(f"{path} has several columns named {quoted(repeated)}: rename them.")
+
+
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?", re.ASCII | re.I)
 # No leading zero: "0,123" is more likely a decimal comma than the number 123.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", re.ASCII)
 WHOLE = re.compile(r"[+-]?\d+", re.ASCII)
+# A percentage, or an amount of money with the sign before or behind it.
+WITH_UNIT = re.compile(r"([+-]?)\s*([$€£¥])\s*(.+)|(.+?)\s*([%$€£¥])")
 CLOCK = r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*([ap]m|z|utc|[+-]\d{2}:?\d{2})?"
 DAY = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}"
 DATE = re.compile(rf"{DAY}([ t]+{CLOCK})?|{CLOCK}", re.ASCII | re.I)
@@ -84,6 +105,8 @@ class Numbers:
 
     values: np.ndarray
     unreadable: np.ndarray
+    unit: str = ""
+    """What stands beside each number, such as % or $; nothing, as a rule."""
 
 
 def text_of(value: Any) -> str:
@@ -116,17 +139,51 @@ def missing_cells(column: pd.Series) -> np.ndarray:
     return missing | np.array(blank, dtype=bool)
 
 
-def parse_numbers(column: pd.Series) -> Numbers:
-    """Numbers, truth values and text that looks like a number, as floats."""
+def parse_numbers(column: pd.Series, unit: str | None = None) -> Numbers:
+    """Numbers, truth values and text that looks like a number, as floats.
+
+    Text may be percentages or amounts of money, if all of it is in the one unit; with `unit`, it
+    must be in that one.
+    """
     if is_number_type(column):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        return Numbers(values, np.zeros(len(values), dtype=bool))
+        return Numbers(values, ~np.isnan(values) if unit else np.zeros(len(values), dtype=bool))
     missing = missing_cells(column)
-    values = np.full(len(column), np.nan)
     cells = column.to_numpy(dtype=object)
-    for row in np.flatnonzero(~missing):
-        values[row] = _number(cells[row])
-    return Numbers(values, np.isnan(values) & ~missing)
+    present = np.flatnonzero(~missing)
+    if unit is None:
+        numbers = _parsed(cells, present, "")
+        unit = _split_unit(cells[present[0]])[0] if numbers.unreadable.any() else ""
+        if not unit:
+            return numbers
+        of_unit = _parsed(cells, present, unit)
+        return numbers if of_unit.unreadable.any() else of_unit
+    return _parsed(cells, present, unit)
+
+
+def _parsed(cells: np.ndarray, present: np.ndarray, unit: str) -> Numbers:
+    values = np.full(len(cells), np.nan)
+    for row in present:
+        found, text = _split_unit(cells[row]) if unit else ("", cells[row])
+        values[row] = _number(text) if found == unit else math.nan
+    unreadable = np.zeros(len(cells), dtype=bool)
+    unreadable[present] = np.isnan(values[present])
+    return Numbers(values, unreadable, unit)
+
+
+def has_unit(cell: Any) -> bool:
+    """Whether a cell is a percentage or an amount of money."""
+    unit, text = _split_unit(cell)
+    return bool(unit) and not math.isnan(_number(text))
+
+
+def _split_unit(cell: Any) -> tuple[str, Any]:
+    """The unit in a cell, "" if there is none, and the rest of it."""
+    match = WITH_UNIT.fullmatch(cell.strip()) if isinstance(cell, str) else None
+    if match is None:
+        return "", cell
+    sign, before, amount, other, behind = match.groups()
+    return (before, sign + amount) if before else (behind, other)
 
 
 def parse_texts(column: pd.Series) -> np.ndarray:

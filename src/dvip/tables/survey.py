@@ -1,5 +1,8 @@
-"""Rows split off for testing, by their number alone: no list of rows has to be kept."""
+"""A table looked at block by block before a model is fitted to it: which rows are for testing, how
+the columns are encoded, what the targets are.
+"""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,33 +10,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from dvip.tables.cells import TableError, check_present, quoted
-from dvip.tables.columns import ColumnSurvey
-from dvip.tables.encoder import TableEncoder
+from dvip.tables.cells import (
+    MAX_COUNTED,
+    TableError,
+    check_present,
+    label_of,
+    parse_texts,
+    quoted,
+    text_of,
+)
+from dvip.tables.encoder import TableEncoder, row_ranks
 from dvip.tables.readers import is_parquet, read_blocks
-from dvip.tables.targets import TargetSurvey, with_targets
+from dvip.tables.targets import TargetSurvey, has_targets, labels_of_kind, target_numbers
 
-__all__ = ["RowSplit", "TableSurvey", "row_ranks", "survey_table"]
-
-_GOLDEN = 0x9E3779B97F4A7C15
-
-
-def row_ranks(rows: np.ndarray, seed: int) -> np.ndarray:
-    """A hash of each row's number, uniform over the unsigned 64-bit numbers.
-
-    The finaliser of the generator SplitMix64 at the positions of the rows.
-    """
-    start = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
-    with np.errstate(over="ignore"):
-        bits = start + (rows.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+__all__ = ["RowSplit", "TableSurvey", "survey_table"]
 
 
 @dataclass(frozen=True)
 class RowSplit:
-    """Which rows are for testing: each with probability `fraction`; None is no row."""
+    """Which rows are for testing: each with probability `fraction`; None is no row.
+
+    It is the row's number alone that decides: no list of rows has to be kept.
+    """
 
     fraction: float | None
     seed: int
@@ -45,10 +43,7 @@ class RowSplit:
         return row_ranks(rows, self.seed) < np.uint64(self.fraction * 2.0**64)
 
 
-# Medians are those of a random sample of the rows where there are more than so many rows, or so
-# many numbers in them.
-MAX_SAMPLED_ROWS, MAX_SAMPLED_NUMBERS = 100_000, 2**22
-LAST_RANK = 2**64 - 1
+NO_SPLIT = RowSplit(None, 0)
 
 
 @dataclass
@@ -56,96 +51,136 @@ class TableSurvey:
     """What was seen of a table so far; of its columns, in the rows that are for training."""
 
     targets: tuple[str, ...]
-    drop: tuple[str, ...]
-    split: RowSplit
+    drop: tuple[str, ...] = ()
+    split: RowSplit = NO_SPLIT
+    # Columns of a text file that are read as the text that is there.
     text_columns: tuple[str, ...] = ()
+    # The blocks, where they are kept.
+    frames: list[pd.DataFrame] | None = None
     num_rows: int = 0
+    num_columns: int = 0
     num_labelled: int = 0
-    num_test: int = 0
-    columns: dict[str, ColumnSurvey] = field(default_factory=dict)
-    # Of the first target, over all rows and over those for training.
+    num_drawn: int = 0
     target: TargetSurvey = field(default_factory=TargetSurvey)
-    training_target: TargetSurvey = field(default_factory=TargetSurvey)
-    _max_rank: int = LAST_RANK
-    _num_sampled: int = 0
+    encoder: TableEncoder = field(default_factory=TableEncoder)
+    # The labels of the rows that were drawn for training, and how often each of the others is.
+    _training_labels: set[str] = field(default_factory=set)
+    _test_labels: Counter[str] = field(default_factory=Counter)
+    _units: dict[str, set[str]] = field(default_factory=dict)
 
     def add(self, frame: pd.DataFrame) -> None:
         """Looks at the next block."""
-        numbers = pd.Series(np.arange(self.num_rows, self.num_rows + len(frame)), frame.index)
-        self._check_names(frame)
+        names = (*self.targets, *self.drop)
+        if self.num_rows and not set(names) <= set(frame.columns):
+            lacking = quoted(name for name in names if name not in frame.columns)
+            file = frame.attrs.get("file")
+            raise TableError(f"{file} lacks columns of the rows before it: {lacking}.")
+        check_present(names, list(frame.columns))
+        if self.frames is not None:
+            self.frames.append(frame)
+        rows = np.arange(self.num_rows, self.num_rows + len(frame))
         self.num_rows += len(frame)
-        frame = with_targets(frame, self.targets)
-        rows = numbers[frame.index].to_numpy()
-        test = self.split.is_test(rows)
-        self.num_labelled += len(frame)
-        self.num_test += int(test.sum())
-        self.target.add(frame[self.targets[0]])
-        training, ranks = frame[~test], row_ranks(rows[~test], self.split.seed + 1)
-        self.training_target.add(training[self.targets[0]])
-        for name, survey in self.columns.items():
-            survey.add(training[name], ranks, self._max_rank)
-        self._num_sampled += int((ranks <= self._max_rank).sum())
-        self._thin()
+        self.num_columns = max(self.num_columns, len(frame.columns))
+        labelled = has_targets(frame, self.targets)
+        test = labelled & self.split.is_test(rows)
+        self.num_labelled += int(labelled.sum())
+        self.num_drawn += int(test.sum())
+        self._add_target(frame[self.targets[0]], labelled, test)
+        if (labelled & ~test).any():
+            self.encoder.partial_fit(frame[labelled & ~test].drop(columns=list(names)))
 
-    def _check_names(self, frame: pd.DataFrame) -> None:
-        names = list(frame.columns)
-        if not self.columns:
-            check_present([*self.targets, *self.drop], names)
-            used = [name for name in names if name not in (*self.targets, *self.drop)]
-            self.columns = {name: ColumnSurvey(name) for name in used}
+    def _add_target(self, target: pd.Series, labelled: np.ndarray, test: np.ndarray) -> None:
+        self.target.add(target[labelled])
+        if self.split.fraction is None or len(self._test_labels) > MAX_COUNTED:
             return
-        lacking = [name for name in (*self.targets, *self.columns) if name not in set(names)]
-        if lacking:
-            raise TableError(
-                f"{frame.attrs.get('file')} lacks columns of the files before it: {quoted(lacking)}"
-            )
+        self._training_labels.update(parse_texts(target[labelled & ~test]))
+        self._test_labels.update(parse_texts(target[test]))
 
-    def _thin(self) -> None:
-        """Halves the sample for the medians while it is too large."""
-        enough = min(MAX_SAMPLED_ROWS, max(1_000, MAX_SAMPLED_NUMBERS // max(1, len(self.columns))))
-        while self._num_sampled > 2 * enough:
-            self._max_rank //= 2
-            self._num_sampled //= 2
-            for survey in self.columns.values():
-                survey.thin(self._max_rank)
+    def mixed_columns(self) -> set[str]:
+        """Columns that were numbers in some blocks and text in others."""
+        target = self.targets[:1] if self.target.is_mixed else ()
+        return {*self.encoder.mixed_columns, *target}
+
+    def choose_task(self, wanted: str | None = None) -> str:
+        """What is wanted, or what the target looks like; an error if that is not clear or fits not.
+
+        Classification is for one target of text, truth values or two numbers.
+        """
+        name, *others = self.targets
+        if wanted is None and not others:
+            self.target.check_choice(name)
+        task = wanted or ("regression" if others else self.target.task)
+        if task == "classification" and others:
+            raise TableError("A classification has one target only.")
+        if task == "classification":
+            self.target.check_labels(name)
+        return task
+
+    def read_targets(self, frame: pd.DataFrame, task: str) -> np.ndarray:
+        """Numbers, one or several a row, or labels."""
+        if task == "regression":
+            return target_numbers(frame, self.targets, self._units)
+        return labels_of_kind(frame[self.targets[0]], self.target.label_kind)
+
+    def is_in_part(
+        self, rows: np.ndarray, frame: pd.DataFrame, task: str, *, test: bool
+    ) -> np.ndarray:
+        """Which rows have a target, and are for testing or for training.
+
+        A class that the training part would lack stays there.
+        """
+        in_test = self.split.is_test(rows)
+        lonely = self._lonely_labels(task)
+        if lonely:
+            label = self._label
+            texts = parse_texts(frame[self.targets[0]])
+            in_test &= np.array([text is None or label(text) not in lonely for text in texts])
+        return has_targets(frame, self.targets) & (in_test if test else ~in_test)
+
+    def num_test(self, task: str) -> int:
+        """How many rows are for testing."""
+        lonely, label = self._lonely_labels(task), self._label
+        kept = sum(count for text, count in self._test_labels.items() if label(text) in lonely)
+        return self.num_drawn - kept
 
     @property
-    def num_training(self) -> int:
-        """How many rows there are to train on."""
-        return self.num_labelled - self.num_test
+    def _label(self) -> Callable[[str], str]:
+        return text_of if self.target.label_kind == "text" else label_of
 
-    def mixed_columns(self) -> tuple[str, ...]:
-        """Columns that were numbers in some blocks and text in others."""
-        mixed = [name for name, survey in self.columns.items() if survey.is_mixed]
-        target = self.targets[:1] if self.target.is_mixed else ()
-        return (*mixed, *target)
-
-    def encoder(self) -> TableEncoder:
-        """How to encode the table."""
-        choices = [survey.choose() for survey in self.columns.values()]
-        return TableEncoder.of_choices(choices, self.targets)
+    def _lonely_labels(self, task: str) -> set[str]:
+        """Labels that the rows that were drawn for training lack."""
+        if task == "regression":
+            return set()
+        return set(map(self._label, self._test_labels)) - set(
+            map(self._label, self._training_labels)
+        )
 
 
 def survey_table(
     path: Path,
     targets: Sequence[str],
-    drop: Sequence[str],
-    split: RowSplit,
+    drop: Sequence[str] = (),
+    split: RowSplit = NO_SPLIT,
     on_rows: Callable[[int], None] = lambda rows: None,
+    *,
+    keep: bool = False,
 ) -> TableSurvey:
     """Surveys a table in one pass; in two, where the blocks of a CSV file disagree on a type.
 
-    Then the columns in question are read as the text that is there.
+    Then the columns in question are read as the text that is there. With `keep`, each file is one
+    block, and the survey keeps them.
     """
-    text_columns: tuple[str, ...] = ()
+    text_columns: set[str] = set()
     while True:
-        survey = TableSurvey(tuple(targets), tuple(drop), split, text_columns)
-        for frame in read_blocks(path, text_columns):
+        survey = TableSurvey(
+            tuple(targets), tuple(drop), split, tuple(text_columns), [] if keep else None
+        )
+        for frame in read_blocks(path, survey.text_columns, **({"rows": None} if keep else {})):
             survey.add(frame)
             on_rows(len(frame))
         if not survey.num_labelled:
             raise TableError(f"No row of {path} has a value in {', '.join(targets)}.")
         mixed = survey.mixed_columns()
-        if is_parquet(path) or not set(mixed) - set(text_columns):
+        if is_parquet(path) or mixed <= text_columns:
             return survey
-        text_columns = tuple({*text_columns, *mixed})
+        text_columns |= mixed

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from dvip.files import why_not_writable
 from dvip.tables.cells import TableError
-from dvip.tables.readers import is_parquet, separator
+from dvip.tables.readers import is_parquet
+from dvip.tables.text_files import separator
 
 __all__ = ["check_folder", "check_table_output", "table_writer"]
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from dvip import __version__
 from dvip.files import expanded, lock, why_not_writable
 from dvip.persistence import (
     CHECKPOINT,
@@ -217,7 +216,6 @@ class CheckpointFolder:
         not end because of a full disk.
         """
         content = {
-            "dvip": __version__,
             "step": checkpoint.step,
             "training": checkpoint.training,
         }

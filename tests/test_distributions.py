@@ -7,30 +7,36 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 
 import dvip.distributions
-from dvip import GaussianMixture
+from dvip import GaussianMixture, Predictive
 
 RANDOM = np.random.default_rng(1)
 ROWS, COMPONENTS = 4, 6
 
 
-def make_mixture(*targets):
+def make_mixture(*targets, full_noise=False):
     shape = (ROWS, *targets, COMPONENTS)
     return GaussianMixture(
         RANDOM.normal(size=shape) * 2 + 5,
         RANDOM.uniform(0.01, 1.5, size=shape),
-        RANDOM.uniform(0.05, 0.3, size=targets),
+        RANDOM.uniform(0.05, 0.3, size=shape if full_noise else targets),
     )
 
 
 MIXTURE = make_mixture()
 SEVERAL = make_mixture(2)
+# Noise of each row, target and component.
+NOISY = make_mixture(2, full_noise=True)
 Y = RANDOM.normal(size=ROWS) * 2 + 5
 MANY = 200_000
 
 
 def stds(mixture, index):
     """Standard deviations of the components of one row (and target), noise included."""
-    noise = mixture.noise_variance if isinstance(index, int) else mixture.noise_variance[index[1]]
+    noise = mixture.noise_variance
+    if noise.ndim == mixture.means.ndim:
+        noise = noise[index]
+    elif not isinstance(index, int):
+        noise = noise[index[1]]
     return np.sqrt(mixture.function_variances[index] + noise)
 
 
@@ -49,8 +55,11 @@ def integrate(mixture, index, function):
 EVERYTHING = [
     *((MIXTURE, row) for row in range(ROWS)),
     *((SEVERAL, (row, target)) for row in range(ROWS) for target in range(2)),
+    *((NOISY, (row, row % 2)) for row in range(ROWS)),
 ]
-IDS = [f"{'one' if m is MIXTURE else 'two'} {index}" for m, index in EVERYTHING]
+NAMES = {id(MIXTURE): "one target", id(SEVERAL): "two targets", id(NOISY): "noise of each"}
+IDS = [f"{NAMES[id(mixture)]} {index}" for mixture, index in EVERYTHING]
+all_mixtures = pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL, NOISY], ids=NAMES.values())
 each = pytest.mark.parametrize(("mixture", "index"), EVERYTHING, ids=IDS)
 
 
@@ -108,6 +117,25 @@ def test_log_prob_of_several_targets_is_joint():
     np.testing.assert_allclose(SEVERAL.log_prob(y), expected, rtol=1e-10)
 
 
+@pytest.mark.parametrize("mixture", [SEVERAL, NOISY], ids=["two targets", "noise of each"])
+def test_one_of_several_targets(mixture):
+    for index in range(2):
+        alone = mixture.target(index)
+        assert alone.shape == (ROWS, COMPONENTS)
+        for name in ("cdf", "quantile", "crps"):
+            whole = getattr(mixture, name)(0.3)
+            np.testing.assert_allclose(getattr(alone, name)(0.3), whole[:, index], rtol=1e-12)
+        expected = [np.log(density(mixture, (row, index))(5.0)) for row in range(ROWS)]
+        np.testing.assert_allclose(alone.log_prob(5.0), expected, rtol=1e-10)
+
+
+def test_crps_without_a_closed_form():
+    """From quantiles, as a family that has no formula gets it."""
+    for y in (-3.0, 5.0, 9.0):
+        found = Predictive.crps(NOISY, y)
+        np.testing.assert_allclose(found, NOISY.crps(y), rtol=5e-3)
+
+
 def test_log_prob_far_out_is_finite():
     """Where every density underflows: that of the nearest component, less log R."""
     y = 1e4
@@ -116,7 +144,7 @@ def test_log_prob_far_out_is_finite():
     np.testing.assert_allclose(MIXTURE.log_prob(y), expected, rtol=1e-3)
 
 
-@pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL], ids=["one target", "two targets"])
+@all_mixtures
 def test_interval_is_central(mixture):
     for p in (0.5, 0.9):
         low, high = mixture.interval(p)
@@ -133,7 +161,7 @@ def test_quantile_between_narrow_components():
     np.testing.assert_allclose(mixture.cdf(mixture.quantile(0.2)), 0.2, atol=1e-6)
 
 
-@pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL], ids=["one target", "two targets"])
+@all_mixtures
 def test_samples(mixture):
     draws = mixture.sample(MANY, random_state=0)
     assert draws.shape == (MANY, *mixture.mean.shape)
@@ -156,13 +184,17 @@ def test_sampled_targets_of_a_row_share_their_component():
         assert abs(products.mean() - expected) < 5 * products.std() / np.sqrt(MANY)
 
 
-@pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL], ids=["one target", "two targets"])
+@all_mixtures
 def test_parts_of_the_variance(mixture):
     """Noise: what the known function would leave. Function: the rest, here from samples of f."""
     noise, function = mixture.variance_parts()
     assert noise.shape == function.shape == mixture.mean.shape
     np.testing.assert_allclose(noise + function, np.square(mixture.std), rtol=1e-12)
-    np.testing.assert_allclose(noise[0], mixture.noise_variance)
+    expected = mixture.noise_variance
+    expected = (
+        expected.mean(axis=-1) if mixture is NOISY else np.broadcast_to(expected, noise.shape)
+    )
+    np.testing.assert_allclose(noise, np.broadcast_to(expected, noise.shape))
     without_noise = GaussianMixture(mixture.means, mixture.function_variances, 0 * noise[0])
     draws = without_noise.sample(MANY, random_state=3)
     squares = np.square(draws - draws.mean(axis=0))
@@ -206,7 +238,7 @@ def test_shapes_of_y(method):
         getattr(SEVERAL, method)(Y)
 
 
-@pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL], ids=["one target", "two targets"])
+@all_mixtures
 def test_several_quantiles(mixture):
     for several in ([0.1, 0.9], (0.1, 0.9), np.array([0.1, 0.9])):
         low, high = mixture.quantile(several)

@@ -1,0 +1,93 @@
+"""What each likelihood of the registry is: log p(y | f) in plain NumPy, and examples of it.
+
+A new likelihood gets an entry in `REFERENCES`; the tests of the protocol do the rest.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from examples import perturbed
+from scipy.special import log_ndtr
+
+from dvip import Gaussian, Probit, RobustMax
+from dvip.likelihoods import Likelihood
+from dvip.registry import LIKELIHOODS
+
+NUM_ROWS = 4
+
+
+class Example(NamedTuple):
+    likelihood: Likelihood  # with parameters, away from where they start
+    targets: np.ndarray  # outputs x rows, on the scale of the model
+    num_units: int
+    # log p(y | f) of a likelihood, targets and values of f, draws x units x rows.
+    reference: Callable[[Likelihood, np.ndarray, np.ndarray], np.ndarray]
+
+    def log_prob(self, values, targets=None):
+        """log p(y | f), draws x rows."""
+        return self.reference(self.likelihood, self.targets if targets is None else targets, values)
+
+
+def gaussian(num_targets, variance):
+    return Gaussian(jnp.full(num_targets, np.log(variance)))
+
+
+def gaussian_log_prob(likelihood, targets, values):
+    variance = np.exp(np.asarray(likelihood.log_variance))[:, None]
+    squares = np.square(targets - values) / variance
+    return -0.5 * (squares + np.log(2 * np.pi * variance)).sum(axis=1)
+
+
+def probit_log_prob(likelihood, targets, values):
+    return log_ndtr((2 * targets - 1) * values).sum(axis=1)
+
+
+def robustmax_log_prob(likelihood, targets, values):
+    hit = values.argmax(axis=1) == targets[0]
+    miss = likelihood.error / (values.shape[1] - 1)
+    return np.log(np.where(hit, 1 - likelihood.error, miss))
+
+
+# By the names of the registry; of a regression there is an example of one target and of several.
+REFERENCES: dict[str, dict[str, Callable[[], Example]]] = {
+    "gaussian": {
+        "one target": lambda: Example(
+            perturbed(gaussian(1, 0.3)),
+            np.array([[0.0, 1.0, -2.0, 0.3]]),
+            1,
+            gaussian_log_prob,
+        ),
+        "three targets": lambda: Example(
+            perturbed(gaussian(3, 0.3)),
+            np.random.default_rng(1).normal(size=(3, NUM_ROWS)),
+            3,
+            gaussian_log_prob,
+        ),
+    },
+    "probit": {
+        "two classes": lambda: Example(
+            Probit(), np.array([[0.0, 1.0, 1.0, 0.0]]), 1, probit_log_prob
+        ),
+    },
+    "robustmax": {
+        "three classes": lambda: Example(
+            RobustMax(error=0.05), np.array([[0.0, 1.0, 2.0, 0.0]]), 3, robustmax_log_prob
+        ),
+        "ten classes": lambda: Example(
+            RobustMax(error=0.01), np.array([[0.0, 9.0, 5.0, 0.0]]), 10, robustmax_log_prob
+        ),
+    },
+}
+
+EXAMPLES = {
+    f"{name}, {variant}": make
+    for name in LIKELIHOODS
+    for variant, make in REFERENCES.get(name, {}).items()
+}
+
+
+def of_task(task):
+    """The examples of a task, "regression" or "classification"."""
+    return [name for name in EXAMPLES if LIKELIHOODS[name.split(",")[0]].task == task]

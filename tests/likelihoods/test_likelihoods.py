@@ -1,0 +1,320 @@
+"""Likelihoods of the registry: one protocol for all of them, against sampling."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from examples import assert_gradient
+from references import EXAMPLES, NUM_ROWS, REFERENCES, of_task
+
+from dvip.registry import LIKELIHOODS
+from dvip.runtime import precision
+
+pytestmark = pytest.mark.usefixtures("double")
+
+ALPHAS = (0.3, 1.0)
+NUM_DRAWS = 100_000
+
+
+def test_every_likelihood_has_a_reference():
+    lacking = [name for name in LIKELIHOODS if not REFERENCES.get(name)]
+    assert not lacking, f"Add log p(y | f) of {lacking} to REFERENCES of references.py."
+    assert not set(REFERENCES) - set(LIKELIHOODS)
+
+
+@pytest.fixture(scope="module", params=EXAMPLES)
+def example(request, double):
+    return EXAMPLES[request.param]()
+
+
+@pytest.fixture(scope="module")
+def moments(example):
+    """Means and variances of f: units x rows."""
+    random = np.random.default_rng(2)
+    shape = (example.num_units, NUM_ROWS)
+    return random.normal(size=shape), random.uniform(0.5, 1.5, size=shape)
+
+
+@pytest.fixture(scope="module")
+def draws(moments):
+    mean, variance = moments
+    white = np.random.default_rng(3).normal(size=(NUM_DRAWS, *mean.shape))
+    return mean + np.sqrt(variance) * white
+
+
+@eqx.filter_jit
+def expected_log_prob(likelihood, targets, mean, variance):
+    return likelihood.expected_log_prob(targets, mean, variance)
+
+
+@eqx.filter_jit
+def log_expected_power(likelihood, targets, mean, variance, alpha):
+    return likelihood.log_expected_power(targets, mean, variance, alpha)
+
+
+@eqx.filter_jit
+def class_probabilities(likelihood, mean, variance):
+    return likelihood.class_probabilities(mean, variance)
+
+
+def arrays(*values):
+    return tuple(map(jnp.asarray, values))
+
+
+def test_expected_log_prob_against_sampling(example, moments, draws):
+    result = expected_log_prob(example.likelihood, *arrays(example.targets, *moments))
+    log_prob = example.log_prob(draws)
+    error = log_prob.std(axis=0) / np.sqrt(NUM_DRAWS)
+    assert result.shape == (NUM_ROWS,)
+    # Quadrature of a few numbers of points has an error of its own, far smaller.
+    assert (np.abs(result - log_prob.mean(axis=0)) < 5 * error + 1e-3).all()
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_log_expected_power_against_sampling(example, moments, draws, alpha):
+    result = log_expected_power(example.likelihood, *arrays(example.targets, *moments), alpha)
+    powers = np.exp(alpha * example.log_prob(draws))
+    expected = powers.mean(axis=0)
+    error = powers.std(axis=0) / np.sqrt(NUM_DRAWS) / expected
+    assert result.shape == (NUM_ROWS,)
+    assert (np.abs(result - np.log(expected)) < 5 * error + 1e-3).all()
+
+
+def test_small_powers_are_the_expected_log_prob(example, moments):
+    """log E[p^α] = α E[log p] + O(α²)."""
+    arguments = arrays(example.targets, *moments)
+    limit = np.asarray(expected_log_prob(example.likelihood, *arguments))
+    halves = [
+        np.asarray(log_expected_power(example.likelihood, *arguments, alpha)) / alpha
+        for alpha in (2e-4, 1e-4)
+    ]
+    # Extrapolated to α = 0; what remains is of the order of α².
+    np.testing.assert_allclose(2 * halves[1] - halves[0], limit, rtol=1e-5)
+    assert (halves[0] > halves[1]).all()  # Jensen: the energy grows with α
+    assert (halves[1] > limit).all()
+
+
+def test_moments_may_have_a_sample_axis(example, moments):
+    """Several propagated samples of each row: the same numbers as sample by sample."""
+    mean, variance = moments
+    stacked = arrays(np.stack([mean, mean + 1], axis=1), np.stack([variance, 2 * variance], axis=1))
+    targets = jnp.asarray(example.targets)
+    both = expected_log_prob(example.likelihood, targets, *stacked)
+    tilted = log_expected_power(example.likelihood, targets, *stacked, 0.5)
+    assert both.shape == tilted.shape == (2, NUM_ROWS)
+    for sample, (m, v) in enumerate([(mean, variance), (mean + 1, 2 * variance)]):
+        alone = expected_log_prob(example.likelihood, targets, *arrays(m, v))
+        np.testing.assert_allclose(both[sample], alone, rtol=1e-12)
+        alone = log_expected_power(example.likelihood, targets, *arrays(m, v), 0.5)
+        np.testing.assert_allclose(tilted[sample], alone, rtol=1e-12)
+
+
+def test_gradients(example, moments):
+    def value(arguments):
+        likelihood, mean, variance = arguments
+        targets = jnp.asarray(example.targets)
+        first = likelihood.expected_log_prob(targets, mean, variance)
+        second = likelihood.log_expected_power(targets, mean, variance, 0.5)
+        return jnp.sum(first) + jnp.sum(jnp.sin(second))
+
+    assert_gradient(value, (example.likelihood, *arrays(*moments)))
+
+
+@pytest.mark.parametrize("example", of_task("classification"), indirect=True)
+def test_class_probabilities_against_sampling(example, moments, draws):
+    num_classes = max(2, example.num_units)
+    probabilities = class_probabilities(example.likelihood, *arrays(*moments))
+    assert probabilities.shape == (num_classes, NUM_ROWS)
+    assert (probabilities > 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=0), 1, rtol=1e-12)
+    for number in range(num_classes):
+        targets = np.full((1, NUM_ROWS), float(number))
+        sampled = np.exp(example.log_prob(draws, targets))
+        error = sampled.std(axis=0) / np.sqrt(NUM_DRAWS)
+        difference = np.abs(probabilities[number] - sampled.mean(axis=0))
+        assert (difference < 5 * error + 1e-4).all()
+
+
+EXTREMES = [
+    (mean, variance) for mean in (0.0, 1e3, -1e6, 1e8) for variance in (1e-30, 1e-4, 1e6, 1e12)
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extreme_moments_stay_finite(example, dtype):
+    """Values and gradients, whatever training does to the moments."""
+    means, variances = np.array(EXTREMES).T
+    shape = (example.num_units, len(EXTREMES))
+    mean = np.broadcast_to(means, shape) + np.arange(shape[0])[:, None]
+    targets = np.broadcast_to(example.targets[:, :1], (len(example.targets), len(EXTREMES)))
+    with precision(dtype):
+        likelihood = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), example.likelihood)
+        mean, variance, targets = (
+            jnp.asarray(array, dtype)
+            for array in (mean, np.broadcast_to(variances, shape), targets)
+        )
+
+        @jax.jit
+        def terms(mean, variance):
+            return jnp.stack(
+                [
+                    likelihood.expected_log_prob(targets, mean, variance),
+                    likelihood.log_expected_power(targets, mean, variance, 0.5),
+                ]
+            )
+
+        assert np.isfinite(terms(mean, variance)).all()
+        # The sum has the gradients of its terms, as each column has an entry of its own.
+        gradients = jax.jit(jax.grad(lambda *m: jnp.sum(terms(*m)), argnums=(0, 1)))
+        assert all(np.isfinite(gradient).all() for gradient in gradients(mean, variance))
+        if likelihood.task == "classification":
+            probabilities = np.asarray(class_probabilities(likelihood, mean, variance))
+            assert np.isfinite(probabilities).all()
+            assert (probabilities >= 0).all()
+            np.testing.assert_allclose(probabilities.sum(axis=0), 1, rtol=1e-5)
+
+
+# The predictive side of regressions: from the moments of f to the distribution of y.
+
+NUM_SAMPLES = 5
+PROBABILITIES = (0.01, 0.3, 0.5, 0.9)
+
+
+class Predicted:
+    """A predictive distribution, and what it was made from."""
+
+    def __init__(self, example):
+        random = np.random.default_rng(5)
+        self.example = example
+        shape = (NUM_ROWS, example.num_units, NUM_SAMPLES)
+        self.mean = random.normal(size=shape)
+        self.variance = random.uniform(0.1, 1, size=shape)
+        self.scale = random.uniform(0.5, 3, size=len(example.targets))
+        self.offset = random.normal(size=len(example.targets))
+        self.distribution = example.likelihood.predictive(
+            self.mean, self.variance, self.offset, self.scale
+        )
+        # Likely values, rows x targets, on the user's scale.
+        self.y = self.distribution.sample(1, random_state=6)[0]
+
+    def log_prob(self, y):
+        """log p(y), joint over the targets, from draws of f; and its standard error."""
+        random = np.random.default_rng(7)
+        draws = NUM_DRAWS // NUM_SAMPLES
+        white = random.normal(size=(draws, *self.mean.shape))
+        values = np.moveaxis(self.mean + np.sqrt(self.variance) * white, 3, 1)
+        values = values.reshape(-1, NUM_ROWS, self.mean.shape[1]).swapaxes(1, 2)
+        transform, step = self.example.likelihood.transform, 1e-6
+        slope = (transform(y + step) - transform(y - step)) / (2 * step) / self.scale
+        targets = (transform(y) - self.offset) / self.scale
+        density = np.exp(self.example.log_prob(values, targets.T)) * slope.prod(axis=1)
+        mean = density.mean(axis=0)
+        return np.log(mean), density.std(axis=0) / np.sqrt(len(density)) / mean
+
+
+@pytest.fixture(scope="module", params=of_task("regression"))
+def predicted(request, double):
+    return Predicted(EXAMPLES[request.param]())
+
+
+@pytest.fixture(scope="module")
+def grid(predicted):
+    """Of each target alone: values of y, and density and P(Y <= y) there, rows x values."""
+    grids = []
+    for index in range(len(predicted.scale)):
+        alone = predicted.distribution.target(index)
+        low, high = alone.quantile([1e-7, 1 - 1e-7])
+        y = np.linspace(low.min(), high.max(), 1_501)
+        density = np.exp([alone.log_prob(value) for value in y]).T
+        grids.append((alone, y, density, np.array([alone.cdf(value) for value in y]).T))
+    return grids
+
+
+def test_predictive_density_against_sampling(predicted):
+    for shift in (-1.0, 0.0, 0.7):
+        y = predicted.y + shift
+        expected, error = predicted.log_prob(y)
+        found = predicted.distribution.log_prob(y)
+        assert found.shape == (NUM_ROWS,)
+        assert (np.abs(found - expected) < 5 * error + 2e-3).all()
+
+
+def test_predictive_density_is_one_in_all_and_the_slope_of_the_cdf(grid):
+    for _, y, density, cdf in grid:
+        steps = np.diff(y) * (density[:, 1:] + density[:, :-1]) / 2
+        np.testing.assert_allclose(steps.sum(axis=1), 1, atol=1e-4)
+        np.testing.assert_allclose(np.cumsum(steps, axis=1), cdf[:, 1:] - cdf[:, :1], atol=1e-4)
+
+
+def test_predictive_quantiles_and_intervals(predicted):
+    distribution = predicted.distribution
+    quantiles = distribution.quantile(PROBABILITIES)
+    assert quantiles.shape == (len(PROBABILITIES), *distribution.mean.shape)
+    for p, quantile in zip(PROBABILITIES, quantiles, strict=True):
+        np.testing.assert_allclose(distribution.cdf(quantile), p, rtol=1e-7)
+    low, high = distribution.interval(0.8)
+    np.testing.assert_allclose(distribution.cdf(high) - distribution.cdf(low), 0.8, rtol=1e-7)
+
+
+def test_predictive_samples(predicted):
+    distribution = predicted.distribution
+    draws = distribution.sample(NUM_DRAWS, random_state=0)
+    assert draws.shape == (NUM_DRAWS, *distribution.mean.shape)
+    error = distribution.std / np.sqrt(NUM_DRAWS)
+    assert (np.abs(draws.mean(axis=0) - distribution.mean) < 5 * error).all()
+    squares = np.square(draws - distribution.mean)
+    error = squares.std(axis=0) / np.sqrt(NUM_DRAWS)
+    assert (np.abs(squares.mean(axis=0) - distribution.std**2) < 5 * error).all()
+    for p, quantile in zip(PROBABILITIES, distribution.quantile(PROBABILITIES), strict=True):
+        share = (draws <= quantile).mean(axis=0)
+        assert (np.abs(share - p) < 5 * np.sqrt(p * (1 - p) / NUM_DRAWS)).all()
+
+
+def test_predictive_variance_is_noise_and_function(predicted):
+    parts = predicted.distribution.variance_parts()
+    assert parts.noise.shape == parts.function.shape == predicted.distribution.mean.shape
+    assert (parts.noise > 0).all()
+    assert (parts.function > 0).all()
+    np.testing.assert_allclose(sum(parts), predicted.distribution.std**2, rtol=1e-12)
+
+
+def test_predictive_crps_is_its_definition(predicted, grid):
+    """The integral of (F(x) - 1{x >= y}) squared."""
+    scores = predicted.distribution.crps(predicted.y)
+    for index, (alone, y, _, cdf) in enumerate(grid):
+        observed = predicted.y[:, index]
+        assert np.array_equal(alone.crps(observed), scores[:, index])
+        squares = np.square(cdf - (y >= observed[:, None]))
+        expected = (np.diff(y) * (squares[:, 1:] + squares[:, :-1]) / 2).sum(axis=1)
+        np.testing.assert_allclose(scores[:, index], expected, rtol=1e-2)
+
+
+def test_predictive_of_one_target_alone(predicted):
+    whole = predicted.distribution
+    for index in range(len(predicted.scale)):
+        alone = whole.target(index)
+        assert alone.shape == (whole.shape[0], whole.shape[-1])
+        for of_alone, of_whole in zip(
+            (alone.mean, alone.std, alone.cdf(0.3), alone.quantile(0.2)),
+            (whole.mean, whole.std, whole.cdf(0.3), whole.quantile(0.2)),
+            strict=True,
+        ):
+            np.testing.assert_allclose(of_alone, of_whole[:, index], rtol=1e-12)
+    assert repr(whole).startswith(f"{type(whole).__name__}({NUM_ROWS} rows, ")
+    assert len(repr(whole)) < 100
+
+
+def test_functions_are_what_remains_without_noise(predicted):
+    """As f has less and less variance, the median of y is the function's value."""
+    likelihood = predicted.example.likelihood
+    values = predicted.mean[..., 0][None]
+    functions = likelihood.function_values(values, predicted.offset, predicted.scale)
+    certain = likelihood.predictive(
+        predicted.mean[..., :1],
+        1e-12 + 0 * predicted.mean[..., :1],
+        predicted.offset,
+        predicted.scale,
+    )
+    assert functions.shape == (1, NUM_ROWS, len(predicted.scale))
+    np.testing.assert_allclose(functions[0], certain.quantile(0.5), rtol=1e-6)
