@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 
 __all__ = ["GaussianMixture", "Predictive", "VarianceParts"]
 
-# Pairs of components that the CRPS holds in memory at once.
-MAX_PAIRS = 2_000_000
+# Components, and pairs of them for the CRPS, that a method computes with at once.
+MAX_COMPONENTS = MAX_PAIRS = 2_000_000
 # Quantiles of a CRPS that is not in closed form.
 NUM_QUANTILES = 200
 
@@ -64,6 +64,10 @@ class Predictive(abc.ABC):
         """The distribution of one of several targets alone, without an axis for targets."""
 
     @abc.abstractmethod
+    def _rows(self, rows: slice) -> Self:
+        """The distribution of some of the rows."""
+
+    @abc.abstractmethod
     def _component_log_density(self, y: Components) -> Components: ...
 
     @abc.abstractmethod
@@ -84,11 +88,26 @@ class Predictive(abc.ABC):
             f"{type(self).__name__}({self.shape[0]:,} rows, {targets}{self.shape[-1]:,} components)"
         )
 
+    def _in_parts(self, function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
+        """`function` of the distribution and of these arrays, of some rows at a time."""
+        num_rows, *others = self.shape
+        size = max(1, MAX_COMPONENTS // int(np.prod(others)))
+        if num_rows <= size:
+            return function(self, *arrays)
+        parts = [slice(start, start + size) for start in range(0, num_rows, size)]
+        return np.concatenate(
+            [function(self._rows(rows), *(array[rows] for array in arrays)) for rows in parts]
+        )
+
     @property
     def std(self) -> Rows:
         """The standard deviation of y."""
-        parts = self.variance_parts()
-        return np.sqrt(parts.noise + parts.function)
+
+        def std(part: Predictive) -> np.ndarray:
+            parts = part.variance_parts()
+            return np.sqrt(parts.noise + parts.function)
+
+        return self._in_parts(std)
 
     def _aligned(self, y: Any) -> Components:
         """`y` as an array with a component axis; a single value stands for every row."""
@@ -113,10 +132,14 @@ class Predictive(abc.ABC):
         -------
         array of shape (rows,)
         """
-        log_density = self._component_log_density(self._aligned(y))
-        if log_density.ndim == 3:
-            log_density = log_density.sum(axis=1)
-        return logsumexp(log_density, axis=-1) - np.log(log_density.shape[-1])
+
+        def log_prob(part: Predictive, y: np.ndarray) -> np.ndarray:
+            log_density = part._component_log_density(y)
+            if log_density.ndim == 3:
+                log_density = log_density.sum(axis=1)
+            return logsumexp(log_density, axis=-1) - np.log(log_density.shape[-1])
+
+        return self._in_parts(log_prob, self._aligned(y))
 
     def cdf(self, y: Float[np.ndarray, "..."]) -> Rows:
         """P(Y ≤ y) for each row and target.
@@ -129,7 +152,11 @@ class Predictive(abc.ABC):
         -------
         array of the shape of `mean`
         """
-        return np.mean(self._component_cdf(self._aligned(y)), axis=-1)
+
+        def cdf(part: Predictive, y: np.ndarray) -> np.ndarray:
+            return np.mean(part._component_cdf(y), axis=-1)
+
+        return self._in_parts(cdf, self._aligned(y))
 
     def quantile(self, p: float | Sequence[float] | np.ndarray) -> Float[np.ndarray, "..."]:
         """The value that y stays below with probability p, for each row and target.
@@ -159,6 +186,9 @@ class Predictive(abc.ABC):
         return np.stack([self._quantile(_probability(entry)) for entry in np.asarray(p)])
 
     def _quantile(self, p: float) -> Rows:
+        return self._in_parts(lambda part: part._quantile_at_once(p))
+
+    def _quantile_at_once(self, p: float) -> Rows:
         quantiles = self._component_quantile(p)
 
         def excess_and_density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -291,6 +321,12 @@ class GaussianMixture(Predictive):
             noise = noise[index]
         return GaussianMixture(self.means[:, index], self.function_variances[:, index], noise)
 
+    def _rows(self, rows: slice) -> "GaussianMixture":
+        noise = np.asarray(self.noise_variance)
+        if noise.ndim == self.means.ndim:
+            noise = np.broadcast_to(noise, self.means.shape)[rows]
+        return GaussianMixture(self.means[rows], self.function_variances[rows], noise)
+
     def _component_log_density(self, y: Components) -> Components:
         stds = self._stds
         standardised = (y - self.means) / stds
@@ -305,15 +341,19 @@ class GaussianMixture(Predictive):
     def _component_sample(
         self, chosen: Callable[[np.ndarray], np.ndarray], random: np.random.RandomState
     ) -> np.ndarray:
-        means, stds = chosen(self.means), chosen(self._stds)
-        return means + stds * random.standard_normal(means.shape)
+        noise = np.broadcast_to(self._noise, self.means.shape)
+        means, variances = chosen(self.means), chosen(self.function_variances) + chosen(noise)
+        return means + np.sqrt(variances) * random.standard_normal(means.shape)
 
     def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
         """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2, in closed form."""
+        return self._in_parts(GaussianMixture._crps, self._aligned(y))
+
+    def _crps(self, y: Components) -> Rows:
         num_components = self.means.shape[-1]
         means = self.means.reshape(-1, num_components)
         stds = self._stds.reshape(-1, num_components)
-        y = self._aligned(y).reshape(-1, 1)
+        y = y.reshape(-1, 1)
         # E|Y - Y'| is a mean over pairs of components: each with itself, the others counted twice.
         spread = _mean_absolute(np.zeros_like(means), np.sqrt(2) * stds).sum(axis=1)
         first, second = np.triu_indices(num_components, k=1)

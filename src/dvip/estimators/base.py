@@ -177,18 +177,28 @@ class DeepEstimator(ModelBuilder):
         self, X: np.ndarray, y: np.ndarray, sample_weight: Any, checkpoints: CheckpointFolder | None
     ) -> None:
         """Notes the scales of rows in memory, and trains on them."""
-        weights = self._checked_weights(sample_weight, X)
+        data = self._prepared(X, y, self._checked_weights(sample_weight, X), checkpoints)
+        self._train_on(data, data.inputs, checkpoints)
+
+    def _prepared(
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray,
+        checkpoints: CheckpointFolder | None,
+    ) -> ArrayData:
+        """Rows in memory as the model sees them, each once."""
         counted = weights > 0
-        if counted.sum() == 1:
-            warnings.warn("One row to train on: the spread of y is made up.", stacklevel=3)
-        targets = self._read_targets(y[counted], first=True)
-        rows = merge_duplicates(X[counted], targets, weights[counted])
+        if not counted.all():
+            X, y, weights = X[counted], y[counted], weights[counted]
+        if len(X) == 1:
+            warnings.warn("One row to train on: the spread of y is made up.", stacklevel=4)
+        rows = merge_duplicates(X, self._read_targets(y, first=True), weights)
         weights = rows[2]
-        inputs = self._scale_inputs(rows[0], weights).astype(self.precision)
+        inputs = self._scale_inputs(rows[0], weights)
         targets = self._scale_targets(rows[1], weights).astype(self.precision)
         self._start_training(checkpoints)
-        data = ArrayData(inputs, targets, weights.astype(self.precision))
-        self._train_on(data, data.inputs, checkpoints)
+        return ArrayData(inputs, targets, weights.astype(self.precision))
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

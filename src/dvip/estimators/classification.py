@@ -132,7 +132,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
             noise = sample_noise(network, self.n_predictive_samples, self.seed_)
             probabilities = class_probabilities(network, likelihood, inputs, noise)
         probabilities = probabilities.astype(float)
-        return probabilities / probabilities.sum(axis=1, keepdims=True)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return probabilities
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class.

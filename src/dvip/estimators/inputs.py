@@ -7,6 +7,7 @@ kept with the estimator and applied to every later X.
 import math
 import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ __all__ = [
 
 # The scale of a constant column is its size, within these.
 CONSTANT_SCALES = (1e-100, 1.0)
+
+# Numbers that are scaled, or averaged, at once: large tables are not copied for it.
+MAX_NUMBERS = 2**22
 
 # Scaled values are kept within this: farther out a prediction is meaningless, but stays finite.
 MAX_SCALED = 1e6
@@ -79,11 +83,19 @@ class Standardiser:
         """
         # Dividing by the largest magnitude first keeps the squares of huge values finite.
         channels = _Channels(values.shape[1], num_channels)
-        largest = channels.largest(np.abs(values).max(axis=0))
-        reduced = values / channels.by_column(largest)
-        mean = channels.mean(np.average(reduced, axis=0, weights=weights))
-        differences = np.square(reduced - channels.by_column(mean))
-        squares = channels.mean(np.average(differences, axis=0, weights=weights))
+        largest = channels.largest(np.maximum(values.max(axis=0), -values.min(axis=0)))
+        top = channels.by_column(largest)
+
+        def average(columns: slice, centre: np.ndarray | None = None) -> np.ndarray:
+            reduced = values[:, columns] / top[columns]
+            if centre is not None:
+                reduced = np.square(reduced - centre[columns])
+            return np.average(reduced, axis=0, weights=weights)
+
+        parts = _parts_of_columns(values)
+        mean = channels.mean(np.concatenate([average(part) for part in parts]))
+        centre = channels.by_column(mean)
+        squares = channels.mean(np.concatenate([average(part, centre) for part in parts]))
         return cls._of_reduced(channels, mean, np.sqrt(squares), largest)
 
     @classmethod
@@ -115,10 +127,32 @@ class Standardiser:
         scale = np.where(constant, np.clip(largest, *CONSTANT_SCALES), scale)
         return cls(channels.by_column(mean * largest), channels.by_column(scale))
 
-    def transform(self, values: Float[np.ndarray, "rows columns"]) -> np.ndarray:
-        """Values to z."""
+    def transform(
+        self, values: Float[np.ndarray, "rows columns"], dtype: Any = np.float64
+    ) -> np.ndarray:
+        """Values to z, of that type."""
+        scaled = np.empty(values.shape, dtype)
         with np.errstate(over="ignore"):
-            return np.clip((values - self.mean) / self.scale, -MAX_SCALED, MAX_SCALED)
+            for rows in _parts(*values.shape):
+                z = (values[rows] - self.mean) / self.scale
+                scaled[rows] = np.clip(z, -MAX_SCALED, MAX_SCALED)
+        return scaled
+
+
+def _parts(num_rows: int, num_columns: int) -> list[slice]:
+    """Neighbouring rows, as many as are looked at together."""
+    step = max(1, MAX_NUMBERS // max(1, num_columns))
+    return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
+
+
+def _parts_of_columns(values: Float[np.ndarray, "rows columns"]) -> list[slice]:
+    """Neighbouring columns, as many as are looked at together; of several never one alone.
+
+    (Sums of a single column would have other roundings.)
+    """
+    num_parts = min(-(-values.size // MAX_NUMBERS), values.shape[1] // 2)
+    ends = np.linspace(0, values.shape[1], max(1, num_parts) + 1).astype(int)
+    return [slice(start, end) for start, end in pairwise(ends.tolist())]
 
 
 def merge_duplicates(
@@ -131,12 +165,18 @@ def merge_duplicates(
     A row of weight two is then the same as that row twice, a row of weight zero the same as none,
     exactly; and the order in which rows come does not matter.
     """
-    kept = weights > 0
-    rows = np.hstack([inputs, targets])[kept] + 0.0  # + 0.0 makes -0.0 equal to 0.0
-    as_bytes = np.ascontiguousarray(rows).view(f"V{rows.shape[1] * rows.itemsize}").ravel()
-    _, first, inverse = np.unique(as_bytes, return_index=True, return_inverse=True)
-    merged = rows[first]
-    totals = np.bincount(inverse.ravel(), weights=weights[kept], minlength=len(first))
+    rows = np.hstack([inputs, targets])
+    rows += 0.0  # makes -0.0 equal to 0.0
+    as_bytes = rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel()
+    order = np.argsort(as_bytes, kind="stable")
+    order = order[weights[order] > 0]
+    # A part at a time: np.unique would copy all rows twice.
+    new = np.ones(len(order), dtype=bool)
+    for part in _parts(len(order), rows.shape[1]):
+        part = slice(max(1, part.start), part.stop)
+        new[part] = as_bytes[order[part]] != as_bytes[order[part.start - 1 : part.stop - 1]]
+    totals = np.bincount(np.cumsum(new) - 1, weights=weights[order])
+    merged = rows[order[new]]
     return merged[:, : inputs.shape[1]], merged[:, inputs.shape[1] :], totals
 
 
@@ -149,6 +189,11 @@ def decided_by_one_row(
     values: Float[np.ndarray, "rows columns"],
 ) -> Bool[np.ndarray, " columns"]:
     """Whether one row alone decides the scale of a column that varies without it, too."""
+    parts = _parts_of_columns(values)
+    return np.concatenate([_decided_by_one_row(values[:, part]) for part in parts])
+
+
+def _decided_by_one_row(values: np.ndarray) -> np.ndarray:
     decided = np.zeros(values.shape[1], dtype=bool)
     with np.errstate(over="ignore", invalid="ignore"):
         distances = np.abs(values - values.mean(axis=0))
@@ -253,7 +298,7 @@ class InputReader(BaseEstimator):
         """
         if weights is not None:
             self._fit_input_scaler(inputs, weights)
-        return self.input_scaler_.transform(inputs)
+        return self.input_scaler_.transform(inputs, self.precision)
 
     def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
         num_channels = self._num_channels()
@@ -295,7 +340,7 @@ class InputReader(BaseEstimator):
                 X = self._as_rows_of_the_same_shape(X)
             X = validate_data(self, X, reset=False, dtype=np.float64)
         self._warn_of_extrapolation(X)
-        return self.input_scaler_.transform(X).astype(self.precision)
+        return self.input_scaler_.transform(X, self.precision)
 
     def _as_rows_of_the_same_shape(self, X: Any) -> Any:
         """Images or sequences as rows; an error unless they are as those of the training."""

@@ -131,8 +131,17 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         >>> lower.shape
         (3,)
         """
-        mean, variance = map(np.concatenate, zip(*self._moments(X), strict=True))
-        return self._predictive(mean, variance)
+        inputs = self._scaled(X)
+        moments: list[np.ndarray] = []
+        done = 0
+        for pair in self._moments(inputs):
+            if not moments:  # two arrays for all rows, rather than one for each piece first
+                shape = (*pair[0].shape[1:], len(inputs))
+                moments = [np.moveaxis(np.empty(shape, part.dtype), -1, 0) for part in pair]
+            for whole, part in zip(moments, pair, strict=True):
+                whole[done : done + len(part)] = part
+            done += len(pair[0])
+        return self._predictive(*moments)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.
@@ -148,9 +157,13 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         std : array of the same shape
             Only with `return_std`.
         """
-        pieces = [self._predictive(*piece) for piece in self._moments(X)]
-        mean = np.concatenate([piece.mean for piece in pieces])
-        return (mean, np.concatenate([piece.std for piece in pieces])) if return_std else mean
+        means, stds = [], []
+        for piece in self._moments(self._scaled(X)):  # of which nothing else is kept
+            distribution = self._predictive(*piece)
+            means.append(distribution.mean)
+            stds.append(distribution.std if return_std else None)
+        mean = np.concatenate(means)
+        return (mean, np.concatenate(stds)) if return_std else mean
 
     def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
         """n whole functions from the posterior, without the noise of the data.
@@ -177,9 +190,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
         return functions
 
-    def _moments(self, X: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _moments(self, inputs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Means and variances of f, rows x units x samples, on the model's scale, in pieces."""
-        inputs = self._scaled(X)
         with precision(self.precision):
             noise = sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
             for mean, variance in moments(self.model_.network, inputs, noise):

@@ -72,6 +72,6 @@ class Gaussian(Regression):
     ) -> GaussianMixture:
         """N(mean, variance + σ²) of each sample, scaled."""
         noise = np.exp(np.asarray(self.log_variance, dtype=np.float64)) * np.square(scale)
-        return GaussianMixture(
-            mean * scale[:, None] + offset[:, None], variance * np.square(scale)[:, None], noise
-        )
+        means = mean * scale[:, None]
+        means += offset[:, None]  # in place: they may be many
+        return GaussianMixture(means, variance * np.square(scale)[:, None], noise)
