@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dvip import DVIPRegressor
 from dvip.__main__ import app
 from dvip.data import DATASETS
-from dvip.registry import PRIORS
+from dvip.registry import LIKELIHOODS, PRIORS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -60,6 +60,28 @@ def test_the_results_in_the_readme_are_those_in_the_repository():
     assert len(shown) > 10
 
 
+def section(page: Path, title: str) -> str:
+    return page.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_map_has_every_module_once():
+    source = ROOT / "src" / "dvip"
+    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    modules = {path for path in modules if not path.endswith("__init__.py")}
+    named = re.findall(r"`([\w/]+\.py)`", section(ROOT / "docs/design.md", "The map"))
+    assert sorted(named) == sorted(modules)
+
+
+def test_files_that_the_docs_name_exist():
+    folders = [ROOT, ROOT / "src/dvip", ROOT / "src/dvip/paper/datasets", ROOT / "tests"]
+    for name in ("design.md", "contributing.md", "datasets.md"):
+        text = (ROOT / "docs" / name).read_text()
+        if name == "design.md":
+            text = text.replace(section(ROOT / "docs" / name, "What moved where"), "")
+        for file in re.findall(r"`([\w/]+\.py)`", text):
+            assert any((folder / file).exists() for folder in folders), f"{name}: {file}"
+
+
 def test_every_prior_is_documented():
     page = (ROOT / "docs/priors.md").read_text()
     for name, process in PRIORS.items():
@@ -67,6 +89,12 @@ def test_every_prior_is_documented():
         assert f'"{name}"' in DVIPRegressor.__doc__
         options = [field.name for field in dataclasses.fields(process) if field.metadata]
         assert all(f"`{option}`" in page for option in options if option != "num_inputs")
+
+
+def test_every_likelihood_is_documented():
+    page = (ROOT / "docs/likelihoods.md").read_text()
+    for name, likelihood in LIKELIHOODS.items():
+        assert f'| `"{name}"` | `{likelihood.__name__}` |' in page
 
 
 def test_every_dataset_is_documented():
