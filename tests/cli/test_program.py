@@ -11,14 +11,7 @@ import pandas as pd
 import pytest
 from command_line import QUICK, dvip_process, run, succeed
 
-from dvip import (
-    DeepGPRegressor,
-    DVIPRegressor,
-    GaussianProcess,
-    SIPRegressor,
-    __version__,
-    load,
-)
+from dvip import DeepGPRegressor, DVIPRegressor, GaussianProcess, SIPRegressor, __version__, load
 from dvip.cli.app import fit as fit_command
 from dvip.registry import LIKELIHOODS, PRIORS
 

@@ -4,10 +4,7 @@ import numpy as np
 import pandas as pd
 from examples import TINY
 
-from dvip import (
-    ArraySource,
-    open_source,
-)
+from dvip import ArraySource, open_source
 from dvip.sources import NumberTargets, StreamedRows, cached_rows
 
 # One layer, and pieces of 200 steps: all trainings on tables share their compilation.
@@ -43,7 +40,7 @@ def sources(files):
 
 
 def small_blocks(monkeypatch, rows=64):
-    monkeypatch.setattr("dvip.sources.table_source.TableSource.frames.__defaults__", (rows,))
+    monkeypatch.setattr("dvip.sources.source.TableSource.frames.__defaults__", (rows,))
     monkeypatch.setattr("dvip.sources.source.NUMBERS_AT_ONCE", rows * INPUTS)
 
 

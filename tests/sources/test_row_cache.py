@@ -19,10 +19,7 @@ from rows_in_files import (
     sources,
 )
 
-from dvip import (
-    ArraySource,
-    open_source,
-)
+from dvip import ArraySource, open_source
 from dvip.sources import NumberTargets, cached_rows
 
 

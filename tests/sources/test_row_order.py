@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 from rows_in_files import INPUTS, ROWS, SETTINGS, arrays, opened, small_pages, sources
 
-from dvip import (
-    DVIPRegressor,
-    TrainingDiverged,
-)
+from dvip import DVIPRegressor, TrainingDiverged
 from dvip.batches import ALL, Part
 from dvip.sources import NumberTargets, cached_rows
 from dvip.sources.streamed_rows import Paging, ShuffledPages

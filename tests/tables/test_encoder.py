@@ -15,14 +15,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from dvip.tables import (
-    Surprises,
-    TableEncoder,
-    TableError,
-    TableWarning,
-    read_blocks,
-    read_table,
-)
+from dvip.tables import Surprises, TableEncoder, TableError, TableWarning, read_blocks, read_table
 
 # One temporary folder serves all examples of a property: each writes its file anew.
 SHARED_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -10,12 +10,7 @@ from jax.scipy.special import erf, erfc
 from jaxtyping import Array, Float
 from scipy.special import log_ndtr, ndtri
 
-from dvip.likelihoods.likelihood import (
-    NUM_POINTS,
-    Classification,
-    Moments,
-    gaussian_expectation,
-)
+from dvip.likelihoods.likelihood import NUM_POINTS, Classification, Moments, gaussian_expectation
 
 __all__ = ["RobustMax"]
 

@@ -10,13 +10,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from dvip import (
-    DeepGPClassifier,
-    DeepGPRegressor,
-    DVIPClassifier,
-    DVIPRegressor,
-    SIPRegressor,
-)
+from dvip import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegressor, SIPRegressor
 from dvip.paper.datasets.catalogue import DATASETS
 from dvip.paper.runs import Run
 from dvip.processes.bnn import BayesianNeuralNetwork

@@ -2,9 +2,8 @@
 
 from dvip.sources.record_cache import cached_rows
 from dvip.sources.records import ColumnStatistics, LabelTargets, NumberTargets
-from dvip.sources.source import ArraySource, Block, Source
+from dvip.sources.source import ArraySource, Block, Source, TableSource, open_source
 from dvip.sources.streamed_rows import StreamedRows
-from dvip.sources.table_source import TableSource, open_source
 
 __all__ = [
     "ArraySource",

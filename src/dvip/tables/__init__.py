@@ -3,18 +3,19 @@
 from dvip.tables.cells import TableError, TableWarning
 from dvip.tables.columns import LeftOut, NumberColumn, Surprises, TextColumn, deciding_value
 from dvip.tables.encoder import TableEncoder
-from dvip.tables.readers import (
+from dvip.tables.survey import RowSplit, TableSurvey, has_targets, survey_table, target_numbers
+from dvip.tables.table_files import (
     ROWS_AT_ONCE,
+    check_folder,
+    check_table_output,
     gap_texts,
     num_numbers,
     num_rows,
     read_blocks,
     read_table,
     table_files,
+    table_writer,
 )
-from dvip.tables.survey import RowSplit, TableSurvey, survey_table
-from dvip.tables.targets import has_targets, target_numbers
-from dvip.tables.writers import check_folder, check_table_output, table_writer
 
 __all__ = [
     "ROWS_AT_ONCE",
