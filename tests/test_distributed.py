@@ -21,6 +21,7 @@ from dvip.training import ArrayData
 from dvip.training.checkpoints import steps_of
 
 X, Y = regression_data(num_rows=200)
+FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
 FIT = ["--target", "y", "--layers", "2", "--prior-samples", "5", "--batch-size", "40"]
 
 
@@ -31,7 +32,7 @@ def run(*arguments):
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "table.csv"
-    pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y).to_csv(path, index=False)
+    FRAME.assign(y=Y).to_csv(path, index=False)
     return path
 
 
@@ -79,12 +80,12 @@ def alone(table, tmp_path_factory):
     out = tmp_path_factory.mktemp("alone") / "model"
     result = run("fit", table, "--out", out, *FIT, "--max-iter", 300)
     assert result.exit_code == 0, result.output
-    return load(out).predict(X, return_std=True)
+    return load(out).predict(FRAME, return_std=True)
 
 
 def assert_close(model, alone):
     """To rounding, which 300 steps in single precision have made larger."""
-    for ours, theirs in zip(load(model).predict(X, return_std=True), alone, strict=True):
+    for ours, theirs in zip(load(model).predict(FRAME, return_std=True), alone, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=2e-3 * Y.std())
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 
 from dvip.paper import runs
-from dvip.paper.runs import Outcome, Results, Run, run_all
+from dvip.paper.results import Results, Run
+from dvip.paper.runs import Outcome, run_all
 
 RUNS = [Run("toy", "vip-elbo", split) for split in range(60)]
 

@@ -20,7 +20,8 @@ from dvip.metrics import regression_metrics
 from dvip.paper import execution, runs
 from dvip.paper.execution import with_prior
 from dvip.paper.grids import DVIP, Method
-from dvip.paper.runs import Results, run_all
+from dvip.paper.results import Results
+from dvip.paper.runs import run_all
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from dvip.batches import Part
 from dvip.data import DATASETS
 from dvip.paper.grids import EXPERIMENTS, METHODS
 from dvip.paper.reproduction import parse_part, part_of
-from dvip.paper.runs import Run
+from dvip.paper.results import Run
 
 # The paper's columns that are not a depth of ours: the best of several.
 NOT_METHODS = {"DGP best"}

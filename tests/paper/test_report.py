@@ -16,7 +16,7 @@ from dvip.paper.execution import class_calibration
 from dvip.paper.figures import figures, scores_figure
 from dvip.paper.grids import EXPERIMENTS
 from dvip.paper.page import html_report, write_experiment
-from dvip.paper.runs import Results, Run
+from dvip.paper.results import Results, Run
 from dvip.paper.summaries import agreement, markdown, paper_estimate, summarise, summarise_all
 
 UCI = EXPERIMENTS["uci"]

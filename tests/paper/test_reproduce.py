@@ -18,7 +18,8 @@ from dvip.__main__ import app
 from dvip.files import lock
 from dvip.paper import reproduction
 from dvip.paper.grids import EXPERIMENTS
-from dvip.paper.runs import LOCKS, Outcome
+from dvip.paper.results import LOCKS
+from dvip.paper.runs import Outcome
 from dvip.paper.summaries import summarise
 
 ALL_SPLITS = [word for split in range(3) for word in ("--split", str(split))]

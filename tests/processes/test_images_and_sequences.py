@@ -172,7 +172,7 @@ def of_sequences():
 def stages(fitted, **options):
     """The stages of the same estimator with other options, at their starting point."""
     model = copy.copy(fitted).set_params(**options)
-    return model._build(np.zeros((5, 64), np.float32)).network.stages
+    return model.build_model(np.zeros((5, 64), np.float32)).network.stages
 
 
 def test_they_learn(of_images, of_sequences):

@@ -169,9 +169,11 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
 
 def _check_labels(y: Any) -> None:
     """Raises an error if labels are missing, or of types that do not compare."""
-    labels = np.asarray(y, dtype=object) if np.ndim(y) == 1 else None
-    if labels is None or getattr(y, "dtype", np.dtype(object)).kind in "biufUS":
+    if not isinstance(y, list | tuple | pd.Series | np.ndarray) or np.ndim(y) != 1:
+        return  # scikit-learn looks at what else can be labels
+    if getattr(y, "dtype", None) in ("bool", "int", "float"):
         return
+    labels = list(y)
     missing = np.array([label is None or label is pd.NA or label != label for label in labels])
     if missing.any():
         raise ValueError(

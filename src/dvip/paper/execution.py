@@ -21,7 +21,7 @@ from dvip.metrics import RegressionScores, classification_metrics
 from dvip.paper.datasets.catalogue import DATASETS, load_split
 from dvip.paper.datasets.dataset import Split
 from dvip.paper.grids import METHODS
-from dvip.paper.runs import Run
+from dvip.paper.results import Run
 from dvip.training import TrainingDiverged
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 
 from dvip import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegressor, SIPRegressor
 from dvip.paper.datasets.catalogue import DATASETS
-from dvip.paper.runs import Run
+from dvip.paper.results import Run
 from dvip.processes.bnn import BayesianNeuralNetwork
 
 __all__ = ["EXPERIMENTS", "METHODS", "Experiment", "Method"]

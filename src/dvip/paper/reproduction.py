@@ -17,7 +17,8 @@ from dvip.cli.console import INTERRUPTED
 from dvip.files import lock, replace_file
 from dvip.paper.grids import EXPERIMENTS, Experiment
 from dvip.paper.page import html_report, write_experiment
-from dvip.paper.runs import LOCKS, Outcome, Results, Run, run_all
+from dvip.paper.results import LOCKS, Results, Run
+from dvip.paper.runs import Outcome, run_all
 from dvip.paper.summaries import Table, agreement, summarise, summarise_all, tables
 
 __all__ = ["list_experiments", "parse_part", "part_of", "reproduce_experiment", "write_report"]

@@ -18,7 +18,7 @@ import numpy as np
 
 from dvip.metrics import HIGHER_IS_BETTER
 from dvip.paper.grids import EXPERIMENTS, METHODS, Experiment
-from dvip.paper.runs import Results
+from dvip.paper.results import Results
 
 __all__ = [
     "Cell",
