@@ -165,7 +165,8 @@ def merge_duplicates(
     A row of weight two is then the same as that row twice, a row of weight zero the same as none,
     exactly; and the order in which rows come does not matter.
     """
-    rows = np.hstack([inputs, targets])
+    rows = np.empty((len(inputs), inputs.shape[1] + targets.shape[1]))
+    np.concatenate([inputs, targets], axis=1, out=rows)
     rows += 0.0  # makes -0.0 equal to 0.0
     as_bytes = rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel()
     order = np.argsort(as_bytes, kind="stable")
