@@ -205,6 +205,12 @@ class DeepEstimator(ModelBuilder):
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
             raise ValueError("sample_weight is zero in every row: no row counts.")
+        if weights.sum() < 1:
+            warnings.warn(
+                f"sample_weight adds up to {weights.sum():.0e} rows: the model stays near its "
+                "prior. A weight is how many times a row counts.",
+                stacklevel=4,
+            )
         if weights.max() > np.finfo(self.precision).max:
             raise ValueError(
                 f"sample_weight has values up to {weights.max():.0e}, too large for "
@@ -337,7 +343,7 @@ class DeepEstimator(ModelBuilder):
         self._keep(result, self.n_iter_ + len(batches.inputs))
 
     def _sample_noise(self) -> SampleNoise:
-        check_count("n_predictive_samples", self.n_predictive_samples)
+        self.check_parameters()  # they may have changed since the training
         return sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
 
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:

@@ -181,6 +181,29 @@ def merge_duplicates(
     return merged[:, : inputs.shape[1]], merged[:, inputs.shape[1] :], totals
 
 
+# Where all values agree to this share, or vary by less than this, most of their digits are lost.
+FAINT, SMALLEST_SPREAD = 1e-12, 1e-290
+
+
+def hardly_vary(values: Float[np.ndarray, "rows columns"]) -> Bool[np.ndarray, " columns"]:
+    """Whether a column varies by little more than roundings, or by too little to compute with."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    with np.errstate(over="ignore"):
+        spread = high - low
+    faint = (spread < FAINT * np.maximum(np.abs(low), np.abs(high))) | (spread < SMALLEST_SPREAD)
+    return (high > low) & faint
+
+
+def warn_of_faint(what: str) -> None:
+    """Tells that the values of `what` have too few digits left."""
+    warnings.warn(
+        f"The values of {what} differ by hardly more than roundings: subtract an offset, or "
+        "rescale them, before they are made floating-point numbers.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 # A column whose deviation would shrink by this factor without its most distant row has the scale of
 # that row.
 DECIDING = 100.0
@@ -245,6 +268,8 @@ class InputReader(BaseEstimator):
         self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Inputs, as rows of numbers, and targets; notes names, shape and encoding."""
+        check_kind("X", X)
+        check_kind("y", y)
         if reset:
             self.__dict__.pop("encoder_", None)
             if _needs_encoding(X):
@@ -298,10 +323,14 @@ class InputReader(BaseEstimator):
     def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
         self.input_scaler_ = Standardiser.fit(inputs, weights, self._num_channels())
         self.input_range_ = np.stack([inputs.min(axis=0), inputs.max(axis=0)])
+        faint = hardly_vary(inputs)
+        if faint.any():
+            names = [self._input_names()[index] for index in np.flatnonzero(faint)]
+            warn_of_faint(quoted(names))
         lone = decided_by_one_row(inputs)
         # (The encoder of a table has warned already, and named the row.)
         if self._num_channels() is None and lone.any() and not hasattr(self, "encoder_"):
-            names = np.array(self._input_names())[lone]
+            names = [self._input_names()[index] for index in np.flatnonzero(lone)]
             warnings.warn(
                 f"One value of {quoted(names)} is so large that all others look alike: correct it, "
                 "remove its row, or take logarithms.",
@@ -327,6 +356,7 @@ class InputReader(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled; warns of rows far from the training."""
         check_is_fitted(self)
+        check_kind("X", X)
         if hasattr(self, "encoder_"):
             X = self._encoded(X)
         else:
@@ -380,6 +410,24 @@ class InputReader(BaseEstimator):
                 'prior="recurrent", or make each row flat.'
             )
         return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
+
+
+def check_kind(name: str, values: Any) -> None:
+    """Raises an error for arrays that would be taken for other numbers than they stand for."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} is a masked array with hidden values: fill or remove them first.")
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if name == "X" and kind in ("m", "M"):
+        raise ValueError(f"{name} holds dates or times: make numbers of them, such as days.")
+    if not isinstance(values, pd.DataFrame):
+        return
+    if not (len(values) and len(values.columns)):
+        raise ValueError(f"{name} is a table of the shape {values.shape}: it has 0 numbers in it.")
+    twice = values.columns[values.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"{name} has several columns of the name {twice[0]!r}: rename them.")
+    if any(isinstance(kind, pd.SparseDtype) for kind in values.dtypes):
+        raise ValueError(f"{name} has sparse columns: use its .sparse.to_dense().")
 
 
 def _needs_encoding(X: Any) -> bool:
