@@ -259,6 +259,8 @@ class Predictive(abc.ABC):
         -------
         array of shape (n, rows) or (n, rows, targets)
         """
+        if not (isinstance(n, int | np.integer) and n >= 0):
+            raise ValueError(f"n={n!r} must be a whole number of draws.")
         random = check_random_state(random_state)
         index = random.randint(self.shape[-1], size=(n, self.shape[0]))
         index = index.reshape(n, self.shape[0], *(1,) * (len(self.shape) - 1))

@@ -204,6 +204,12 @@ class DeepEstimator(ModelBuilder):
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weights.any():
             raise ValueError("sample_weight is zero in every row: no row counts.")
+        if weights.sum() < 1:
+            warnings.warn(
+                f"sample_weight adds up to {weights.sum():.0e} rows: the model stays near its "
+                "prior. A weight is how many times a row counts.",
+                stacklevel=4,
+            )
         if weights.max() > np.finfo(self.precision).max:
             raise ValueError(
                 f"sample_weight has values up to {weights.max():.0e}, too large for "

@@ -87,6 +87,9 @@ class ModelBuilder(InputReader):
         rate = self.learning_rate
         if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate={rate!r} must be a positive number.")
+        for name in ("verbose", "fresh_noise"):
+            if not isinstance(getattr(self, name, False), bool | np.bool_ | int):
+                raise ValueError(f"{name}={getattr(self, name)!r} must be True or False.")
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision={self.precision!r} must be one of {PRECISIONS}.")
         if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):

@@ -49,8 +49,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     def _keep_classes(self, classes: np.ndarray) -> None:
         if len(classes) < 2:
             raise ValueError(
-                f"The labels have one class only ({classes[0]!r}); a classifier needs at least two "
-                "classes."
+                f"The labels have one class only ({classes.tolist()[0]!r}); a classifier needs at "
+                "least two classes."
             )
         self.classes_ = classes
 
@@ -97,6 +97,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         first = not hasattr(self, "model_")
         if first and classes is None:
             raise ValueError("classes must be passed on the first call to partial_fit.")
+        if first and not isinstance(classes, str):
+            _check_labels(classes, "classes")
         if (
             not first
             and classes is not None
@@ -167,7 +169,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         return self._draw_latent(n, random_state)
 
 
-def _check_labels(y: Any) -> None:
+def _check_labels(y: Any, name: str = "y") -> None:
     """Raises an error if labels are missing, or of types that do not compare."""
     if not isinstance(y, list | tuple | pd.Series | np.ndarray) or np.ndim(y) != 1:
         return  # scikit-learn looks at what else can be labels
@@ -177,8 +179,10 @@ def _check_labels(y: Any) -> None:
     missing = np.array([label is None or label is pd.NA or label != label for label in labels])
     if missing.any():
         raise ValueError(
-            f"y has no label in row {int(missing.argmax()) + 1}: fill it, or remove the row."
+            f"{name} has no label in row {int(missing.argmax()) + 1}: fill it, or remove the row."
         )
     kinds = {"text" if isinstance(label, str) else "numbers" for label in labels}
     if len(kinds) > 1:
-        raise ValueError("y has labels of several types, numbers and text: make all of them text.")
+        raise ValueError(
+            f"{name} has labels of several types, numbers and text: make all of them text."
+        )

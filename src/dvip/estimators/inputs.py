@@ -165,7 +165,8 @@ def merge_duplicates(
     A row of weight two is then the same as that row twice, a row of weight zero the same as none,
     exactly; and the order in which rows come does not matter.
     """
-    rows = np.hstack([inputs, targets])
+    rows = np.empty((len(inputs), inputs.shape[1] + targets.shape[1]))
+    np.concatenate([inputs, targets], axis=1, out=rows)
     rows += 0.0  # makes -0.0 equal to 0.0
     as_bytes = rows.view(f"V{rows.shape[1] * rows.itemsize}").ravel()
     order = np.argsort(as_bytes, kind="stable")
@@ -178,6 +179,29 @@ def merge_duplicates(
     totals = np.bincount(np.cumsum(new) - 1, weights=weights[order])
     merged = rows[order[new]]
     return merged[:, : inputs.shape[1]], merged[:, inputs.shape[1] :], totals
+
+
+# Where all values agree to this share, or vary by less than this, most of their digits are lost.
+FAINT, SMALLEST_SPREAD = 1e-12, 1e-290
+
+
+def hardly_vary(values: Float[np.ndarray, "rows columns"]) -> Bool[np.ndarray, " columns"]:
+    """Whether a column varies by little more than roundings, or by too little to compute with."""
+    low, high = values.min(axis=0), values.max(axis=0)
+    with np.errstate(over="ignore"):
+        spread = high - low
+    faint = (spread < FAINT * np.maximum(np.abs(low), np.abs(high))) | (spread < SMALLEST_SPREAD)
+    return (high > low) & faint
+
+
+def warn_of_faint(what: str) -> None:
+    """Tells that the values of `what` have too few digits left."""
+    warnings.warn(
+        f"The values of {what} differ by hardly more than roundings: subtract an offset, or "
+        "rescale them, before they are made floating-point numbers.",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 # A column whose deviation would shrink by this factor without its most distant row has the scale of
@@ -244,6 +268,8 @@ class InputReader(BaseEstimator):
         self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Inputs, as rows of numbers, and targets; notes names, shape and encoding."""
+        check_kind("X", X)
+        check_kind("y", y)
         if reset:
             self.__dict__.pop("encoder_", None)
             if _needs_encoding(X):
@@ -304,10 +330,13 @@ class InputReader(BaseEstimator):
         num_channels = self._num_channels()
         self.input_scaler_ = Standardiser.fit(inputs, weights, num_channels)
         self._note_range(np.stack([inputs.min(axis=0), inputs.max(axis=0)]), num_channels)
+        faint = hardly_vary(inputs)
+        if faint.any():
+            warn_of_faint(quoted(np.array(self._input_names())[faint].tolist()))
         lone = decided_by_one_row(inputs)
         # (The encoder of a table has warned already, and named the row.)
         if num_channels is None and lone.any() and not hasattr(self, "encoder_"):
-            names = np.array(self._input_names())[lone]
+            names = np.array(self._input_names())[lone].tolist()
             warnings.warn(
                 f"One value of {quoted(names)} is so large that all others look alike: correct it, "
                 "remove its row, or take logarithms.",
@@ -333,6 +362,7 @@ class InputReader(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled; warns of rows far from the training."""
         check_is_fitted(self)
+        check_kind("X", X)
         if hasattr(self, "encoder_"):
             X = self._encoded(X)
         else:
@@ -392,6 +422,24 @@ class InputReader(BaseEstimator):
                 'prior="recurrent", or make each row flat.'
             )
         return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
+
+
+def check_kind(name: str, values: Any) -> None:
+    """Raises an error for arrays that would be taken for other numbers than they stand for."""
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} is a masked array with hidden values: fill or remove them first.")
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if name == "X" and kind in ("m", "M"):
+        raise ValueError(f"{name} holds dates or times: make numbers of them, such as days.")
+    if not isinstance(values, pd.DataFrame):
+        return
+    if not (len(values) and len(values.columns)):
+        raise ValueError(f"{name} is a table of the shape {values.shape}: it has 0 numbers in it.")
+    twice = values.columns[values.columns.duplicated()]
+    if len(twice):
+        raise ValueError(f"{name} has several columns of the name {twice[0]!r}: rename them.")
+    if any(isinstance(kind, pd.SparseDtype) for kind in values.dtypes):
+        raise ValueError(f"{name} has sparse columns: use its .sparse.to_dense().")
 
 
 def _needs_encoding(X: Any) -> bool:

@@ -1,5 +1,6 @@
 """Regression: targets of one number or several, scaled inside; predictive distributions."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
 
@@ -9,7 +10,12 @@ from sklearn.utils.validation import assert_all_finite
 
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.inputs import Standardiser
+from dvip.estimators.inputs import (
+    Standardiser,
+    decided_by_one_row,
+    hardly_vary,
+    warn_of_faint,
+)
 from dvip.likelihoods import Regression
 from dvip.objectives import DeepModel
 from dvip.prediction import moments, sample_noise
@@ -50,16 +56,30 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         return likelihood
 
     def _read_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
-        y = np.asarray(y, dtype=np.float64)
+        if getattr(getattr(y, "dtype", None), "kind", None) in ("m", "M"):
+            raise ValueError("y holds dates or times: make numbers of them, such as days.")
+        try:
+            y = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"y must be an array of numbers: {error}") from None
         assert_all_finite(y, input_name="y")  # objects among them were not looked at before
         if first:
             self.target_shape_ = y.shape[1:]
         if y.shape[1:] != self.target_shape_:
-            raise ValueError(f"y has the shape {y.shape}, rows had {self.target_shape_}.")
+            expected = ("rows", *self.target_shape_)
+            raise ValueError(f"y has the shape {y.shape}, that of the first call was {expected}.")
         return self._regression().transform(y.reshape(len(y), -1))
 
     def _scale_targets(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         if weights is not None:
+            if hardly_vary(targets).any():
+                warn_of_faint("y")
+            if decided_by_one_row(targets).any():
+                warnings.warn(
+                    "One value of y is so large that all others look alike: correct it, remove its "
+                    "row, or take logarithms.",
+                    stacklevel=2,
+                )
             self._keep_target_scaler(Standardiser.fit(targets, weights))
         return self.target_scaler_.transform(targets)
 
