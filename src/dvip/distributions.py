@@ -61,7 +61,17 @@ class Predictive(abc.ABC):
 
     @abc.abstractmethod
     def target(self, index: int) -> Self:
-        """The distribution of one of several targets alone, without an axis for targets."""
+        """The distribution of one of several targets alone, without an axis for targets.
+
+        Parameters
+        ----------
+        index : int
+            Which of the targets, counted from 0.
+
+        Returns
+        -------
+        Predictive
+        """
 
     @abc.abstractmethod
     def _rows(self, rows: slice) -> Self:

@@ -153,82 +153,82 @@ class DVIPRegressor(DeepRegressor, _DVIP):
 
     Inputs and targets are scaled inside. Predictions are mixtures.
 
-        Parameters
-        ----------
-        n_layers : int, default 3
-            Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
-        n_prior_samples : int, default 20
-            S, the prior functions that a layer is a linear combination of. More are more flexible;
-            the cost of a step grows with its square. With inducing points, the functions that the
-            prior's covariances are estimated from; the paper takes 2,000.
-        prior : str, ImplicitProcess, or a sequence of them, default "bnn"
-            The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
-            "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
-            activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
-            one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-            prior of the first layer, and if given alone, later layers have "bnn".
-        alpha : float from 0 to 1, default 0.0
-            Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
-        max_iter : int, optional
-            Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-            number of rows, up to 200,000.
-        batch_size : int, default 100
-            Rows a step.
-        learning_rate : float, default 0.01
-            Of Adam at the first step; it falls to zero along a cosine.
-        n_predictive_samples : int, default 100
-            R, the samples propagated for a prediction: the components of the mixture.
-        n_training_samples : int, optional
-            Samples propagated in a training step. By default 1, and 10 where the α-energy of
-            several layers needs them.
-        n_units : int or sequence of int, optional
-            Units of each inner layer. By default as many as inputs, 30 at most.
-        input_propagation : bool or sequence of bool, default True
-            Whether an inner layer adds its input to its output (its leading principal components,
-            where the layer is narrower than its input); one for all inner layers, or one for each.
-            Around a layer that reads images or sequences nothing is propagated.
-        shared_prior : bool or sequence of bool, optional
-            Whether the units of a layer share their prior functions, or have their own, at a cost;
-            one for all layers, or one for each. By default they share them, except in a
-            convolutional layer, where units share the filters only.
-        fresh_noise : bool, default False
-            Whether prior functions are drawn anew at every training step.
-        n_inducing : int, optional
-            Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
-            covariances (the paper's VIP with inducing points). By default a layer has none: it is a
-            linear combination of its prior functions.
-        likelihood : {"auto", "gaussian"} or Regression, default "auto"
-            The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-            noise.
-        precision : {"float32", "float64"}, default "float32"
-            Of all computations of the model.
-        random_state : int, RandomState or None, default 0
-            The same number gives the same model.
-        verbose : bool, default False
-            Whether to show a progress bar; where there is no terminal, a line a minute.
+    Parameters
+    ----------
+    n_layers : int, default 3
+        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
+    n_prior_samples : int, default 20
+        S, the prior functions that a layer is a linear combination of. More are more flexible;
+        the cost of a step grows with its square. With inducing points, the functions that the
+        prior's covariances are estimated from; the paper takes 2,000.
+    prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+        The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
+        "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
+        activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
+        one for each layer. "conv" is for images and "recurrent" for sequences: they are the
+        prior of the first layer, and if given alone, later layers have "bnn".
+    alpha : float from 0 to 1, default 0.0
+        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+    max_iter : int, optional
+        Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 200,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        R, the samples propagated for a prediction: the components of the mixture.
+    n_training_samples : int, optional
+        Samples propagated in a training step. By default 1, and 10 where the α-energy of
+        several layers needs them.
+    n_units : int or sequence of int, optional
+        Units of each inner layer. By default as many as inputs, 30 at most.
+    input_propagation : bool or sequence of bool, default True
+        Whether an inner layer adds its input to its output (its leading principal components,
+        where the layer is narrower than its input); one for all inner layers, or one for each.
+        Around a layer that reads images or sequences nothing is propagated.
+    shared_prior : bool or sequence of bool, optional
+        Whether the units of a layer share their prior functions, or have their own, at a cost;
+        one for all layers, or one for each. By default they share them, except in a
+        convolutional layer, where units share the filters only.
+    fresh_noise : bool, default False
+        Whether prior functions are drawn anew at every training step.
+    n_inducing : int, optional
+        Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
+        covariances (the paper's VIP with inducing points). By default a layer has none: it is a
+        linear combination of its prior functions.
+    likelihood : {"auto", "gaussian"} or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
-        Attributes
-        ----------
-        model_ : DeepModel
-            The trained network and likelihood.
-        bound_history_ : array
-            The mean of the bound over successive stretches of the training.
-        n_iter_ : int
-            Training steps done.
-        input_shape_ : tuple of int
-            The shape of one input, such as (28, 28) for images.
-        encoder_ : TableEncoder
-            How a table became numbers; only where one was needed.
+    Attributes
+    ----------
+    model_ : DeepModel
+        The trained network and likelihood.
+    bound_history_ : array
+        The mean of the bound over successive stretches of the training.
+    n_iter_ : int
+        Training steps done.
+    input_shape_ : tuple of int
+        The shape of one input, such as (28, 28) for images.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_diabetes
-        >>> from dvip import DVIPRegressor
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = DVIPRegressor(n_layers=1, max_iter=100).fit(X, y)
-        >>> mean, std = model.predict(X[:5], return_std=True)
-        >>> std.shape
-        (5,)
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import DVIPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DVIPRegressor(n_layers=1, max_iter=100).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
     """
 
 
@@ -237,81 +237,81 @@ class DVIPClassifier(DeepClassifier, _DVIP):
 
     Inputs are scaled inside.
 
-        Parameters
-        ----------
-        n_layers : int, default 3
-            Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
-        n_prior_samples : int, default 20
-            S, the prior functions that a layer is a linear combination of. More are more flexible;
-            the cost of a step grows with its square. With inducing points, the functions that the
-            prior's covariances are estimated from; the paper takes 2,000.
-        prior : str, ImplicitProcess, or a sequence of them, default "bnn"
-            The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
-            "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
-            activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
-            one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-            prior of the first layer, and if given alone, later layers have "bnn".
-        alpha : float from 0 to 1, default 0.0
-            Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
-        max_iter : int, optional
-            Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-            number of rows, up to 200,000.
-        batch_size : int, default 100
-            Rows a step.
-        learning_rate : float, default 0.01
-            Of Adam at the first step; it falls to zero along a cosine.
-        n_predictive_samples : int, default 100
-            R, the samples propagated for a prediction: the components of the mixture.
-        n_training_samples : int, optional
-            Samples propagated in a training step. By default 1, and 10 where the α-energy of
-            several layers needs them.
-        n_units : int or sequence of int, optional
-            Units of each inner layer. By default as many as inputs, 30 at most.
-        input_propagation : bool or sequence of bool, default True
-            Whether an inner layer adds its input to its output (its leading principal components,
-            where the layer is narrower than its input); one for all inner layers, or one for each.
-            Around a layer that reads images or sequences nothing is propagated.
-        shared_prior : bool or sequence of bool, optional
-            Whether the units of a layer share their prior functions, or have their own, at a cost;
-            one for all layers, or one for each. By default they share them, except in a
-            convolutional layer, where units share the filters only.
-        fresh_noise : bool, default False
-            Whether prior functions are drawn anew at every training step.
-        n_inducing : int, optional
-            Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
-            covariances (the paper's VIP with inducing points). By default a layer has none: it is a
-            linear combination of its prior functions.
-        likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
-            From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
-            class of your own. "auto" is probit for two classes and robust-max for more.
-        precision : {"float32", "float64"}, default "float32"
-            Of all computations of the model.
-        random_state : int, RandomState or None, default 0
-            The same number gives the same model.
-        verbose : bool, default False
-            Whether to show a progress bar; where there is no terminal, a line a minute.
+    Parameters
+    ----------
+    n_layers : int, default 3
+        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
+    n_prior_samples : int, default 20
+        S, the prior functions that a layer is a linear combination of. More are more flexible;
+        the cost of a step grows with its square. With inducing points, the functions that the
+        prior's covariances are estimated from; the paper takes 2,000.
+    prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+        The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
+        "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
+        activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
+        one for each layer. "conv" is for images and "recurrent" for sequences: they are the
+        prior of the first layer, and if given alone, later layers have "bnn".
+    alpha : float from 0 to 1, default 0.0
+        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+    max_iter : int, optional
+        Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 200,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        R, the samples propagated for a prediction: the components of the mixture.
+    n_training_samples : int, optional
+        Samples propagated in a training step. By default 1, and 10 where the α-energy of
+        several layers needs them.
+    n_units : int or sequence of int, optional
+        Units of each inner layer. By default as many as inputs, 30 at most.
+    input_propagation : bool or sequence of bool, default True
+        Whether an inner layer adds its input to its output (its leading principal components,
+        where the layer is narrower than its input); one for all inner layers, or one for each.
+        Around a layer that reads images or sequences nothing is propagated.
+    shared_prior : bool or sequence of bool, optional
+        Whether the units of a layer share their prior functions, or have their own, at a cost;
+        one for all layers, or one for each. By default they share them, except in a
+        convolutional layer, where units share the filters only.
+    fresh_noise : bool, default False
+        Whether prior functions are drawn anew at every training step.
+    n_inducing : int, optional
+        Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
+        covariances (the paper's VIP with inducing points). By default a layer has none: it is a
+        linear combination of its prior functions.
+    likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
+        From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+        class of your own. "auto" is probit for two classes and robust-max for more.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
-        Attributes
-        ----------
-        classes_ : array
-            The labels, sorted.
-        model_ : DeepModel
-            The trained network and likelihood.
-        bound_history_ : array
-            The mean of the bound over successive stretches of the training.
-        n_iter_ : int
-            Training steps done.
-        input_shape_ : tuple of int
-            The shape of one input, such as (28, 28) for images.
-        encoder_ : TableEncoder
-            How a table became numbers; only where one was needed.
+    Attributes
+    ----------
+    classes_ : array
+        The labels, sorted.
+    model_ : DeepModel
+        The trained network and likelihood.
+    bound_history_ : array
+        The mean of the bound over successive stretches of the training.
+    n_iter_ : int
+        Training steps done.
+    input_shape_ : tuple of int
+        The shape of one input, such as (28, 28) for images.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_iris
-        >>> from dvip import DVIPClassifier
-        >>> X, y = load_iris(return_X_y=True)
-        >>> model = DVIPClassifier(n_layers=1, max_iter=100).fit(X, y)
-        >>> model.predict(X[:5]).shape
-        (5,)
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dvip import DVIPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DVIPClassifier(n_layers=1, max_iter=100).fit(X, y)
+    >>> model.predict(X[:5]).shape
+    (5,)
     """

@@ -75,8 +75,18 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
 def load(path: str | Path, *, prior: Any = None, likelihood: Any = None) -> Any:
     """The model that was saved at `path`. Nothing is executed.
 
-    `prior` and `likelihood` are needed only where the model has one of your own class: a file
-    cannot hold your code. They must be as those that the model was trained with.
+    Parameters
+    ----------
+    path : str or Path
+        The folder that `save` wrote.
+    prior, likelihood : optional
+        Needed only where the model has one of your own class: a file cannot hold your code. They
+        must be as those that the model was trained with.
+
+    Returns
+    -------
+    estimator
+        Of the class that was saved, fitted.
     """
     use_compilation_cache()
     own_objects = {"prior": prior, "likelihood": likelihood}

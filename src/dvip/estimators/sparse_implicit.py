@@ -24,75 +24,75 @@ class SIPRegressor(DeepRegressor, ImplicitProcessEstimator):
     mixtures. Its divergence from the prior is estimated by a classifier, trained along with all
     else. Inputs and targets are scaled inside.
 
-        Parameters
-        ----------
-        n_layers : int, default 1
-            Layers. One is the SIP of the literature.
-        n_inducing : int, default 50
-            Inducing inputs of a layer; learned, and started at random rows of the data.
-        n_prior_samples : int, default 200
-            Prior functions that a layer's means and covariances are estimated from. Use more than
-            `n_inducing`.
-        prior : str, ImplicitProcess, or a sequence of them, default "bnn"
-            The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
-            "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
-            activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
-            one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-            prior of the first layer, and if given alone, later layers have "bnn".
-        alpha : float from 0 to 1, default 1.0
-            Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
-        max_iter : int, default 6000
-            Training steps.
-        batch_size : int, default 100
-            Rows a step.
-        learning_rate : float, default 0.01
-            Of Adam at the first step; it falls to zero along a cosine.
-        n_predictive_samples : int, default 100
-            R, the samples propagated for a prediction: the components of the mixture.
-        n_training_samples : int, default 50
-            Samples propagated in a training step, over which the α-energy takes its expectation.
-        n_units : int or sequence of int, optional
-            Units of each inner layer. By default as many as inputs, 30 at most.
-        input_propagation : bool or sequence of bool, default True
-            Whether an inner layer adds its input to its output (its leading principal components,
-            where the layer is narrower than its input); one for all inner layers, or one for each.
-            Around a layer that reads images or sequences nothing is propagated.
-        shared_prior : bool, default True
-            Whether the units of a layer share their prior functions, or have their own, at a cost.
-        fresh_noise : bool, default False
-            Whether prior functions are drawn anew at every training step.
-        likelihood : {"auto", "gaussian"} or Regression, default "auto"
-            The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-            noise.
-        precision : {"float32", "float64"}, default "float32"
-            Of all computations of the model.
-        random_state : int, RandomState or None, default 0
-            The same number gives the same model.
-        verbose : bool, default False
-            Whether to show a progress bar; where there is no terminal, a line a minute.
+    Parameters
+    ----------
+    n_layers : int, default 1
+        Layers. One is the SIP of the literature.
+    n_inducing : int, default 50
+        Inducing inputs of a layer; learned, and started at random rows of the data.
+    n_prior_samples : int, default 200
+        Prior functions that a layer's means and covariances are estimated from. Use more than
+        `n_inducing`.
+    prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+        The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
+        "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
+        activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
+        one for each layer. "conv" is for images and "recurrent" for sequences: they are the
+        prior of the first layer, and if given alone, later layers have "bnn".
+    alpha : float from 0 to 1, default 1.0
+        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+    max_iter : int, default 6000
+        Training steps.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        R, the samples propagated for a prediction: the components of the mixture.
+    n_training_samples : int, default 50
+        Samples propagated in a training step, over which the α-energy takes its expectation.
+    n_units : int or sequence of int, optional
+        Units of each inner layer. By default as many as inputs, 30 at most.
+    input_propagation : bool or sequence of bool, default True
+        Whether an inner layer adds its input to its output (its leading principal components,
+        where the layer is narrower than its input); one for all inner layers, or one for each.
+        Around a layer that reads images or sequences nothing is propagated.
+    shared_prior : bool, default True
+        Whether the units of a layer share their prior functions, or have their own, at a cost.
+    fresh_noise : bool, default False
+        Whether prior functions are drawn anew at every training step.
+    likelihood : {"auto", "gaussian"} or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
-        Attributes
-        ----------
-        model_ : DeepModel
-            The trained network and likelihood.
-        bound_history_ : array
-            The mean of the bound over successive stretches of the training.
-        n_iter_ : int
-            Training steps done.
-        input_shape_ : tuple of int
-            The shape of one input, such as (28, 28) for images.
-        encoder_ : TableEncoder
-            How a table became numbers; only where one was needed.
+    Attributes
+    ----------
+    model_ : DeepModel
+        The trained network and likelihood.
+    bound_history_ : array
+        The mean of the bound over successive stretches of the training.
+    n_iter_ : int
+        Training steps done.
+    input_shape_ : tuple of int
+        The shape of one input, such as (28, 28) for images.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
-        Examples
-        --------
-        >>> from sklearn.datasets import load_diabetes
-        >>> from dvip import SIPRegressor
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = SIPRegressor(n_layers=1, max_iter=50).fit(X, y)
-        >>> mean, std = model.predict(X[:5], return_std=True)
-        >>> std.shape
-        (5,)
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import SIPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = SIPRegressor(n_layers=1, n_inducing=20, max_iter=50).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
     """
 
     _kl_warm_up: ClassVar[float] = 0.05

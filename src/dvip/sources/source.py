@@ -347,6 +347,11 @@ def open_source(
         The names of the inputs: columns of numbers without gaps. By default all other columns.
     weight : str
         The column, or `.npy` file, that says how many times each row counts.
+
+    Returns
+    -------
+    Source
+        Its rows are read when a model is fitted to it.
     """
     path = Path(path)
     if path.suffix.lower() == ".npy":

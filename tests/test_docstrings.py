@@ -1,0 +1,95 @@
+"""Docstrings: their examples run, and they list what there is."""
+
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import dvip
+from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
+
+SOURCE = Path(dvip.__file__).parent
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>> " in path.read_text()]
+MODULES = [".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path in FILES]
+
+
+def sections(thing):
+    """The sections of a docstring by title."""
+    text = inspect.getdoc(thing) or ""
+    _, *parts = re.split(r"^(\w+)\n-+$", text, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def documented(thing):
+    """Parameters of a docstring: what stands behind the colon, by name."""
+    lines = re.findall(r"^(\w[\w, ]*?)(?: : (.*))?$", sections(thing)["Parameters"], re.MULTILINE)
+    return {name: kind for names, kind in lines for name in names.split(", ")}
+
+
+def parameters(function):
+    names = inspect.signature(function).parameters
+    return {name: names[name] for name in names if name != "self"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples(name):
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.attempted
+    assert not result.failed
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_document_their_parameters(name):
+    found = documented(ESTIMATORS[name])
+    expected = parameters(ESTIMATORS[name])
+    assert list(found) == list(expected)
+    for parameter, kind in found.items():
+        default = expected[parameter].default
+        shown = f'"{default}"' if isinstance(default, str) else str(default)
+        shown = "optional" if default is None else f"default {shown}"
+        assert kind.endswith(shown) or (default is None and "None" in kind), f"{parameter}: {kind}"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_list_the_names_of_the_registries(name):
+    estimator = ESTIMATORS[name]
+    kinds = documented(estimator)
+    fitting = [key for key, cls in LIKELIHOODS.items() if cls.task == estimator.task]
+    assert set(re.findall(r'"([\w-]+)"', kinds["likelihood"])) == {"auto", *fitting}
+    if "prior" in kinds:
+        names = re.search(r"a name \((.*?)\)", sections(estimator)["Parameters"], re.DOTALL)
+        assert names is not None
+        assert re.findall(r'"([\w-]+)"', names[1]) == list(PRIORS)
+
+
+METHODS = {
+    **dict.fromkeys(ESTIMATORS, ("fit", "partial_fit", "predict", "save")),
+    "Predictive": ("log_prob", "cdf", "quantile", "interval", "crps", "sample", "target"),
+    "TableEncoder": ("fit", "partial_fit", "transform", "get_feature_names_out", "from_json"),
+}
+FUNCTIONS = {
+    **{
+        f"{name}.{method}": getattr(getattr(dvip, name), method)
+        for name, methods in METHODS.items()
+        for method in methods
+    },
+    **{
+        f"{name}.{method}": getattr(getattr(dvip, name), method)
+        for name in ESTIMATORS
+        for method in ("predict_dist", "sample_functions", "predict_proba")
+        if hasattr(getattr(dvip, name), method)
+    },
+    "load": dvip.load,
+    "open_source": dvip.open_source,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_public_functions_document_parameters_and_results(name):
+    function = FUNCTIONS[name]
+    assert list(documented(function)) == list(parameters(function))
+    returns = inspect.signature(function).return_annotation
+    assert ("Returns" in sections(function)) == (returns is not None)
