@@ -21,7 +21,7 @@ from dvip import (
     Recurrent,
     load,
 )
-from dvip.estimators.inputs import Standardiser
+from dvip.estimators.scales import Standardiser
 from dvip.processes import PerUnit
 from dvip.runtime import precision
 

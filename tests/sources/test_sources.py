@@ -5,7 +5,7 @@ import pytest
 from rows_in_files import NAMES, ROWS, SETTINGS, kept, opened, small_blocks, sources, table
 
 from dvip import ArraySource, Block, DVIPClassifier, DVIPRegressor, Source, open_source
-from dvip.estimators.inputs import Standardiser
+from dvip.estimators.scales import Standardiser
 from dvip.sources import ColumnStatistics, NumberTargets, cached_rows
 
 

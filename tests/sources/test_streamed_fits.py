@@ -19,7 +19,7 @@ from dvip import (
     load,
     open_source,
 )
-from dvip.estimators.inputs import Standardiser
+from dvip.estimators.scales import Standardiser
 from dvip.network import propagation_matrix
 from dvip.sources import LabelTargets, StreamedRows, cached_rows
 

@@ -23,7 +23,7 @@ from dvip import (
     load,
 )
 from dvip.__main__ import app
-from dvip.estimators.inputs import Standardiser
+from dvip.estimators.scales import Standardiser
 
 X, Y = regression_data(num_rows=30)
 TABLE = pd.DataFrame(X, columns=["a", "b", "c"])

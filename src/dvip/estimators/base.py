@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.estimators.builder import ModelBuilder, check_count
-from dvip.estimators.inputs import MAX_SCALED, merge_duplicates
+from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import (
     checkpoint_folder,
     save_estimator,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from dvip.estimators.inputs import Standardiser
+from dvip.estimators.scales import Standardiser
 
 __all__ = ["check_attributes", "check_sizes"]
 

@@ -10,12 +10,7 @@ from sklearn.utils.validation import assert_all_finite
 
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.inputs import (
-    Standardiser,
-    decided_by_one_row,
-    hardly_vary,
-    warn_of_faint,
-)
+from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
 from dvip.likelihoods import Regression
 from dvip.objectives import DeepModel
 from dvip.prediction import moments, sample_noise

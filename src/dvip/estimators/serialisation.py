@@ -18,8 +18,8 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from dvip.estimators.inputs import Standardiser
 from dvip.estimators.manifest import check_attributes, check_sizes
+from dvip.estimators.scales import Standardiser
 from dvip.files import expanded
 from dvip.objectives import DeepModel
 from dvip.persistence import (
