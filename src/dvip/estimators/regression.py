@@ -181,7 +181,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         for piece in self._moments(self._scaled(X)):  # of which nothing else is kept
             distribution = self._predictive(*piece)
             means.append(distribution.mean)
-            stds.append(distribution.std if return_std else None)
+            if return_std:
+                stds.append(distribution.std)
         mean = np.concatenate(means)
         return (mean, np.concatenate(stds)) if return_std else mean
 
