@@ -171,8 +171,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
 
 def _check_labels(y: Any, name: str = "y") -> None:
     """Raises an error if labels are missing, or of types that do not compare."""
-    labels = np.asarray(y, dtype=object) if np.ndim(y) == 1 else None
-    if labels is None or getattr(y, "dtype", np.dtype(object)).kind in "biufUS":
+    labels = np.asarray(y, dtype=object)
+    if labels.ndim != 1 or getattr(y, "dtype", np.dtype(object)).kind in "biufUS":
         return
     missing = np.array([label is None or label is pd.NA or label != label for label in labels])
     if missing.any():
