@@ -172,12 +172,14 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         std : array of the same shape
             Only with `return_std`.
         """
-        kept = []  # of each piece, nothing else
-        for piece in self._moments(self._scaled(X)):
+        means, stds = [], []
+        for piece in self._moments(self._scaled(X)):  # of which nothing else is kept
             distribution = self._predictive(*piece)
-            kept.append((distribution.mean, distribution.std if return_std else distribution.mean))
-        mean, std = map(np.concatenate, zip(*kept, strict=True))
-        return (mean, std) if return_std else mean
+            means.append(distribution.mean)
+            if return_std:
+                stds.append(distribution.std)
+        mean = np.concatenate(means)
+        return (mean, np.concatenate(stds)) if return_std else mean
 
     def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
         """n whole functions from the posterior, without the noise of the data.
