@@ -16,6 +16,7 @@ except ImportError:  # where there are no such locks
 
 __all__ = [
     "Hold",
+    "check_writable",
     "expanded",
     "lock",
     "remove_leftovers",
@@ -121,3 +122,10 @@ def why_not_writable(folder: Path) -> str | None:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         return f"Nothing can be written in {existing}: {reason}."
+
+
+def check_writable(folder: Path) -> None:
+    """Raises an error unless files can be written in `folder`, which need not exist yet."""
+    reason = why_not_writable(folder)
+    if reason is not None:
+        raise OSError(reason)

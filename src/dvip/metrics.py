@@ -140,16 +140,24 @@ def scores(
     model: Any,
     blocks: Iterable[tuple[Any, np.ndarray]],
     label: Callable[[Any], Any] = lambda given: given,
+    each: Callable[[Any, np.ndarray], None] = lambda prediction, y: None,
 ) -> dict[str, float]:
-    """Metrics of a fitted model on blocks of inputs and targets; `label` compares labels."""
+    """Metrics of a fitted model on blocks of inputs and targets; `label` compares labels.
+
+    `each` is shown the prediction for each block, probabilities or a distribution, and its targets.
+    """
     if model.task == "classification":
         of_labels = ClassificationScores(model.classes_.tolist(), label)
         for inputs, y in blocks:
-            of_labels.add(model.predict_proba(inputs), np.asarray(y).tolist())
+            probabilities = model.predict_proba(inputs)
+            of_labels.add(probabilities, np.asarray(y).tolist())
+            each(probabilities, y)
         return of_labels.metrics()
     of_numbers = RegressionScores()
     for inputs, y in blocks:
-        of_numbers.add(model.predict_dist(inputs), y)
+        distribution = model.predict_dist(inputs)
+        of_numbers.add(distribution, y)
+        each(distribution, y)
     return of_numbers.metrics()
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "CheckpointError",
     "ModelFileError",
     "arrays_of_tree",
+    "check_model_folder",
     "check_numbers",
     "in_a_line",
     "read_folder",
@@ -92,12 +93,7 @@ def write_model(
 ) -> None:
     """Writes a model to the folder `path`, which is new or holds a model that is replaced."""
     folder = expanded(path)
-    if folder.exists() and not folder.is_dir():
-        raise FileExistsError(f"{folder} is a file; a model is a folder. Choose another name.")
-    if not (folder / MODEL.manifest).exists() and _holds_other_files(folder):
-        raise FileExistsError(
-            f"The folder {folder} holds other files and no model. Choose another name."
-        )
+    check_model_folder(folder)
     try:
         write_folder(folder, MODEL, content, arrays)
     except OSError as error:
@@ -106,6 +102,16 @@ def write_model(
             f"The model could not be saved to {folder}: {reason}. Make room or choose another "
             "folder; what was there before is as it was."
         ) from error
+
+
+def check_model_folder(folder: Path) -> None:
+    """Raises an error unless a model can be written there: a new folder, or one with a model."""
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"{folder} is a file; a model is a folder. Choose another name.")
+    if not (folder / MODEL.manifest).exists() and _holds_other_files(folder):
+        raise FileExistsError(
+            f"The folder {folder} holds other files and no model. Choose another name."
+        )
 
 
 def _holds_other_files(folder: Path) -> bool:

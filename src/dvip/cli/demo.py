@@ -21,8 +21,9 @@ from dvip.cli.console import print_metrics
 from dvip.cli.fit import train_model
 from dvip.distributions import GaussianMixture
 from dvip.estimators.implicit_processes import DVIPRegressor
+from dvip.files import check_writable
 from dvip.metrics import regression_metrics
-from dvip.tables import TableError, check_folder, table_writer
+from dvip.tables import TableError, table_writer
 
 __all__ = ["Profile", "demo_metrics", "demo_model", "demonstrate", "draw_figure", "load_profile"]
 
@@ -134,7 +135,7 @@ def demonstrate(out: Path) -> None:
     """Runs the demonstration, with its files in the folder `out`."""
     if out.exists() and not out.is_dir():
         raise TableError(f"{out} is a file: give the name of a folder.")
-    check_folder(out)
+    check_writable(out)
     profile = load_profile()
     measured, unseen = profile.measured, profile.unseen
     typer.echo("The height of the ground along a line of 18 km, from a map that is part of")

@@ -13,8 +13,9 @@ import typer
 from dvip.cli.console import counted, print_metrics, warn
 from dvip.cli.long_runs import Checkpointing
 from dvip.cli.predict import Doubts, gaps_named, label_reader
+from dvip.files import check_writable
 from dvip.metrics import scores
-from dvip.persistence import MODEL
+from dvip.persistence import check_model_folder
 from dvip.registry import ESTIMATORS, LIKELIHOODS, MODELS, PRIORS
 from dvip.sources import TableSource
 from dvip.tables import (
@@ -24,7 +25,6 @@ from dvip.tables import (
     TableEncoder,
     TableError,
     TableSurvey,
-    check_folder,
     num_numbers,
     num_rows,
     survey_table,
@@ -62,7 +62,8 @@ def fit_table(
     """
     check_options(model, task, parameters)
     if is_first_process():
-        check_model_output(out)
+        check_model_folder(out)
+        check_writable(out)
         checkpointing.check(out)
     if len(set(targets)) < len(targets):
         raise TableError("A target is given twice.")
@@ -210,15 +211,6 @@ def _error_of(name: str, parameters: Mapping[str, Any]) -> ValueError | None:
     except ValueError as error:
         return error
     return None
-
-
-def check_model_output(out: Path) -> None:
-    """Raises an error before the training rather than after it if `out` cannot be written."""
-    if out.exists() and not out.is_dir():
-        raise TableError(f"{out} is a file; a model is a folder. Choose another name.")
-    if out.is_dir() and any(out.iterdir()) and not (out / MODEL.manifest).exists():
-        raise TableError(f"The folder {out} holds other files and no model. Choose another name.")
-    check_folder(out)
 
 
 def train_model(

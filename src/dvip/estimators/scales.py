@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from dvip.tables import deciding_value
+
 __all__ = [
     "MAX_SCALED",
     "Standardiser",
@@ -191,28 +193,16 @@ def warn_of_faint(what: str) -> None:
     )
 
 
-# A column whose deviation would shrink by this factor without its most distant row has the scale of
-# that row.
-DECIDING = 100.0
-
-
 def decided_by_one_row(
     values: Float[np.ndarray, "rows columns"],
 ) -> Bool[np.ndarray, " columns"]:
     """Whether one row alone decides the scale of a column that varies without it, too."""
-    parts = _parts_of_columns(values)
-    return np.concatenate([_decided_by_one_row(values[:, part]) for part in parts])
-
-
-def _decided_by_one_row(values: np.ndarray) -> np.ndarray:
     decided = np.zeros(values.shape[1], dtype=bool)
-    with np.errstate(over="ignore", invalid="ignore"):
-        distances = np.abs(values - values.mean(axis=0))
-        farthest = distances.argmax(axis=0)
-        largest, total = distances.max(axis=0), distances.sum(axis=0)
-        # The farthest is then as far from the mean as all others together.
-        for column in np.flatnonzero(largest >= 0.49 * total):
-            others = np.delete(values[:, column], farthest[column])
-            spread = np.ptp(others) if len(others) > 1 else 0.0
-            decided[column] = 0 < DECIDING * spread < largest[column]
+    for part in _parts_of_columns(values):
+        with np.errstate(over="ignore", invalid="ignore"):
+            distances = np.abs(values[:, part] - values[:, part].mean(axis=0))
+            # Where it does, the farthest is as far from the mean as all others together.
+            alone = distances.max(axis=0) >= 0.49 * distances.sum(axis=0)
+        for column in part.start + np.flatnonzero(alone):
+            decided[column] = deciding_value(values[:, column]) is not None
     return decided

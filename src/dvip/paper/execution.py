@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from dvip.layers.layer import WhitenedGaussian
-from dvip.metrics import RegressionScores, classification_metrics
+from dvip.metrics import scores
 from dvip.paper.datasets.catalogue import DATASETS, load_split
 from dvip.paper.datasets.dataset import Split
 from dvip.paper.grids import METHODS
@@ -185,10 +185,12 @@ def fit(estimator: Any, split: Split) -> dict[str, Any]:
 def judge(estimator: Any, split: Split) -> dict[str, Any]:
     """Scores on the test part and on training rows, calibration, and curves of one input."""
     started = time.perf_counter()
-    metrics, calibration = scores(estimator, split.test_inputs, split.test_targets)
+    metrics, calibration = scores_and_calibration(estimator, split.test_inputs, split.test_targets)
     seconds = time.perf_counter() - started
     chosen = np.random.default_rng(0).permutation(len(split.targets))[:MAX_TRAIN_ROWS]
-    train_metrics, _ = scores(estimator, split.inputs[chosen], split.targets[chosen])
+    train_metrics, _ = scores_and_calibration(
+        estimator, split.inputs[chosen], split.targets[chosen]
+    )
     judged: dict[str, Any] = {
         "metrics": metrics,
         "train_metrics": train_metrics,
@@ -200,25 +202,24 @@ def judge(estimator: Any, split: Split) -> dict[str, Any]:
     return judged
 
 
-def scores(
+def scores_and_calibration(
     estimator: Any, inputs: np.ndarray, targets: np.ndarray
 ) -> tuple[dict[str, float], dict[str, list]]:
     """Metrics, and how calibrated the predictions are."""
-    if hasattr(estimator, "classes_"):
-        blocks = [estimator.predict_proba(block) for block, _ in _blocks(inputs, targets)]
-        probabilities = np.concatenate(blocks)
-        metrics = classification_metrics(
-            probabilities, targets.tolist(), estimator.classes_.tolist()
-        )
-        correct = estimator.classes_[probabilities.argmax(axis=1)] == targets
-        return metrics, class_calibration(probabilities.max(axis=1), correct)
-    judged = RegressionScores()
-    cdf = []
-    for block, y in _blocks(inputs, targets):
-        distribution = estimator.predict_dist(block)
-        judged.add(distribution, y)
-        cdf.append(distribution.cdf(y))
-    return judged.metrics(), interval_calibration(np.concatenate(cdf))
+    seen: list[Any] = []
+
+    def note(prediction: Any, y: np.ndarray) -> None:
+        if estimator.task == "regression":
+            seen.append(prediction.cdf(y))
+        else:
+            correct = estimator.classes_[prediction.argmax(axis=1)] == y
+            seen.append(np.stack([prediction.max(axis=1), correct]))
+
+    metrics = scores(estimator, _blocks(inputs, targets), each=note)
+    if estimator.task == "regression":
+        return metrics, interval_calibration(np.concatenate(seen))
+    confidence, correct = np.concatenate(seen, axis=1)
+    return metrics, class_calibration(confidence, correct.astype(bool))
 
 
 def _blocks(inputs: np.ndarray, targets: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

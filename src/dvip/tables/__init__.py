@@ -6,7 +6,6 @@ from dvip.tables.encoder import TableEncoder
 from dvip.tables.survey import RowSplit, TableSurvey, has_targets, survey_table, target_numbers
 from dvip.tables.table_files import (
     ROWS_AT_ONCE,
-    check_folder,
     check_table_output,
     gap_texts,
     num_numbers,
@@ -28,7 +27,6 @@ __all__ = [
     "TableSurvey",
     "TableWarning",
     "TextColumn",
-    "check_folder",
     "check_table_output",
     "deciding_value",
     "gap_texts",

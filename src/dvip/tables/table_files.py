@@ -20,13 +20,12 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from dvip.files import why_not_writable
+from dvip.files import check_writable
 from dvip.tables.cells import TableError, check_distinct
 from dvip.tables.text_files import GAP_TEXTS, TEXT_TYPES, separator, text_blocks
 
 __all__ = [
     "ROWS_AT_ONCE",
-    "check_folder",
     "check_table_output",
     "gap_texts",
     "is_parquet",
@@ -233,13 +232,6 @@ def readable(path: Path) -> Iterator[None]:
         raise TableError(f"{path} cannot be read, it may be damaged: {reason[0]}") from error
 
 
-def check_folder(folder: Path) -> None:
-    """Raises a `TableError` unless files can be written in `folder`, which need not exist yet."""
-    reason = why_not_writable(folder)
-    if reason is not None:
-        raise TableError(reason)
-
-
 def check_table_output(path: Path, *inputs: Path) -> None:
     """Raises a `TableError` unless a table can be written to `path`, which is none of `inputs`."""
     is_parquet(path)
@@ -249,7 +241,7 @@ def check_table_output(path: Path, *inputs: Path) -> None:
         raise TableError(f"{path} is the table that is read: choose another name.")
     if any(given.is_dir() and given.resolve() in path.resolve().parents for given in inputs):
         raise TableError(f"{path} is in the folder that is read: choose another folder.")
-    check_folder(path.parent)
+    check_writable(path.parent)
 
 
 @contextmanager
