@@ -16,7 +16,9 @@ if _first:
     os.environ["DVIP_ROW_CACHE"] = os.path.join(_cache, "rows")
 # The tests compile much and compute little, and this way XLA compiles faster. With XLA_FLAGS= they
 # run what users run.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
+)
 
 import hypothesis  # noqa: E402
 import pooch  # noqa: E402

@@ -34,6 +34,8 @@ PRECISIONS = ("float32", "float64")
 
 def precision(dtype: str | np.dtype) -> AbstractContextManager:
     """Within it, new JAX arrays have this floating-point type. It holds for this thread alone."""
+    if dtype not in PRECISIONS:
+        raise ValueError(f"precision={dtype!r} must be one of {PRECISIONS}.")
     return jax.enable_x64(np.dtype(dtype) == np.float64)
 
 

@@ -57,7 +57,7 @@ def test_blocks_change_nothing_and_formats_agree(regression, monkeypatch):
     outs = [regression.folder / name for name in ("whole.parquet", "blocks.csv.gz")]
     options = ("--quantiles", "0.5, 0.025")
     succeed("predict", regression.model, regression.test, "--out", outs[0], *options)
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 17))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 17))
     succeed("predict", regression.model, regression.folder / "new.csv", "--out", outs[1], *options)
     whole, blocks = pd.read_parquet(outs[0]), pd.read_csv(outs[1])
     assert list(whole.columns) == ["mean", "std", "q02.5", "q50"]
@@ -65,7 +65,7 @@ def test_blocks_change_nothing_and_formats_agree(regression, monkeypatch):
 
 
 def test_evaluate_prints_json_that_agrees_with_the_metrics(regression, monkeypatch):
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 50))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 50))
     result = succeed("evaluate", regression.model, regression.test, "--json")
     found = json.loads(result.stdout)
     rows = regression.frame[300:]
@@ -100,7 +100,7 @@ def test_labels_that_look_like_numbers_stay_text_in_every_block(tmp_path, monkey
     frame = pd.DataFrame({"x": np.arange(40.0), "y": ["1.0"] * 20 + ["b"] * 20})
     frame.to_csv(tmp_path / "t.csv", index=False)
     succeed("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", *QUICK)
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 20))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 20))
     result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
     assert set(json.loads(result.stdout)) == {"rows", "accuracy", "log_likelihood", "ece", "auc"}
 

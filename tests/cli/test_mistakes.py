@@ -46,7 +46,7 @@ def test_a_failing_block_leaves_no_half_of_a_file(regression, monkeypatch):
     frame = regression.frame.astype({"age": object})
     frame.loc[400, "age"] = "old"
     frame.to_csv(table, index=False)
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 100))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 100))
     message = refuse("predict", regression.model, table, "--out", out)
     assert "'age' should hold numbers, but row 401 of broken.csv has 'old'" in message
     assert not out.exists()

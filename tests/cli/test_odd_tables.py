@@ -72,7 +72,7 @@ def test_numbers_with_bad_cells_are_no_classification(tmp_path, bad, stream):
 
 
 def test_both_ways_to_read_a_table_split_off_the_same_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 50))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 50))
     frame = patients().drop(columns="name")
     frame["kind"] = np.where(frame["bp"] > 95, "high", "low")
     frame.loc[7, "kind"] = None
@@ -135,7 +135,7 @@ def test_a_likelihood_by_name(tmp_path):
 
 
 def test_rows_outside_the_range_of_the_training_are_told_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 10))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 10))
     frame = pd.DataFrame({"a": np.arange(30.0), "b": np.arange(30.0) % 7})
     frame["y"] = frame["a"] + frame["b"]
     frame.to_csv(tmp_path / "t.csv", index=False)

@@ -14,7 +14,7 @@ QUICK = ("--layers", "1", "--max-iter", "200", "--prior-samples", "5", "--learni
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch, tmp_path):
     """Several blocks in a small table, and a cache of each test's own."""
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 50))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 50))
     monkeypatch.setattr("dvip.sources.source.TableSource.frames.__defaults__", (60,))
     monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path / "cache"))
 

@@ -7,8 +7,8 @@ import pytest
 from examples import TINY, regression_data
 
 from dvip import DVIPRegressor, GaussianMixture, distributions
-from dvip.estimators import inputs as inputs_module
-from dvip.estimators.inputs import Standardiser, decided_by_one_row, merge_duplicates
+from dvip.estimators import scales
+from dvip.estimators.scales import Standardiser, decided_by_one_row, merge_duplicates
 from dvip.prediction import MAX_INPUT_NUMBERS, rows_at_once
 
 RANDOM = np.random.default_rng(0)
@@ -98,7 +98,7 @@ def test_scaling_large_tables(monkeypatch):
 
     whole = results()
     assert len(whole[-1]) == 200
-    monkeypatch.setattr(inputs_module, "MAX_NUMBERS", 10_000)
+    monkeypatch.setattr(scales, "MAX_NUMBERS", 10_000)
     for one, other in zip(whole, results(), strict=True):
         assert np.array_equal(one, other)
     for question, copies in (

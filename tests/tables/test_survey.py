@@ -11,7 +11,7 @@ from dvip.tables.encoder import row_ranks
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Several blocks in a small table."""
-    monkeypatch.setattr("dvip.tables.table_files.read_blocks.__defaults__", ((), 50))
+    monkeypatch.setattr("dvip.tables.formats.read_blocks.__defaults__", ((), 50))
 
 
 def patients():

@@ -3,8 +3,7 @@
 from dvip.tables.cells import TableError, TableWarning
 from dvip.tables.columns import LeftOut, NumberColumn, Surprises, TextColumn, deciding_value
 from dvip.tables.encoder import TableEncoder
-from dvip.tables.survey import RowSplit, TableSurvey, has_targets, survey_table, target_numbers
-from dvip.tables.table_files import (
+from dvip.tables.formats import (
     ROWS_AT_ONCE,
     check_table_output,
     gap_texts,
@@ -15,6 +14,7 @@ from dvip.tables.table_files import (
     table_files,
     table_writer,
 )
+from dvip.tables.survey import RowSplit, TableSurvey, has_targets, survey_table, target_numbers
 
 __all__ = [
     "ROWS_AT_ONCE",

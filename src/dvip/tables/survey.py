@@ -24,7 +24,7 @@ from dvip.tables.cells import (
 )
 from dvip.tables.columns import CellSurvey, in_units
 from dvip.tables.encoder import TableEncoder, row_ranks
-from dvip.tables.table_files import is_parquet, read_blocks
+from dvip.tables.formats import is_parquet, read_blocks
 
 __all__ = [
     "RowSplit",

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dvip.paper.datasets.dataset import DataError, Find, Split
-from dvip.tables.table_files import readable
+from dvip.tables.formats import readable
 
 __all__ = ["generate_rectangles", "generate_toy", "read_amat", "read_idx"]
 

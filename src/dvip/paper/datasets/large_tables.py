@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from dvip.paper.datasets.dataset import DataError, Find, Split
 from dvip.tables.cells import quoted
-from dvip.tables.table_files import is_parquet, readable
+from dvip.tables.formats import is_parquet, readable
 
 __all__ = [
     "FLIGHT_INPUTS",

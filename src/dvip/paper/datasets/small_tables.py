@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from dvip.paper.datasets.dataset import DataError, Find, Split
-from dvip.tables.table_files import readable
+from dvip.tables.formats import readable
 
 __all__ = ["read_co2", "read_uci", "uci_files"]
 
