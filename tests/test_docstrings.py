@@ -34,7 +34,14 @@ def parameters(function):
     return {name: names[name] for name in names if name != "self"}
 
 
-@pytest.mark.parametrize("name", MODULES)
+# What takes long to compile.
+SLOW = ("dvip.estimators.sparse_implicit",)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODULES],
+)
 def test_examples(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.attempted

@@ -183,6 +183,7 @@ def test_determinants_from_few_samples_have_no_bias():
     np.testing.assert_allclose(np.cov(samples[0, 1]), np.eye(6), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_kl_of_other_distributions():
     """Against quadrature. q has two peaks and p is skewed: no Gaussian is near to them."""
 
@@ -287,6 +288,7 @@ def test_several_targets_and_layers():
     assert model.sample_functions(3, random_state=0)(X).shape == (3, *Y2.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["one row", "equal rows", "constant column", "far away"])
 def test_difficult_tables(change):
     inputs, targets, new = X.copy(), Y.copy(), X
