@@ -1,5 +1,7 @@
 """Numbers that are hard to compute with: the right answer, a warning, or one clear line."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -135,3 +137,12 @@ def test_mistakes_after_the_fit():
     for classes, message in (([0, 1, None], "no label in row 3"), ([0, "a"], "several types")):
         with pytest.raises(ValueError, match=f"classes has .*{message}"):
             classifier.partial_fit(X, Y > 0, classes=classes)
+
+
+def test_the_range_grows_with_the_rows_of_further_calls():
+    model = DVIPRegressor(**SETTINGS).partial_fit(X, Y).partial_fit(10 * X, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(10 * X)
+    with pytest.warns(ExtrapolationWarning, match="far outside"):
+        model.predict(100 * X)

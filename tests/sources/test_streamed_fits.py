@@ -151,7 +151,6 @@ def test_batches_of_the_user_train_a_regressor():
         model.partial_fit(X[:9], np.stack([y[:9], y[:9]], axis=1))
 
 
-@pytest.mark.filterwarnings("ignore::dvip.ExtrapolationWarning")
 def test_rows_that_fill_up_a_batch_do_not_count():
     """Ten rows in batches of 16 make the steps of ten rows in batches of ten."""
     X, y = arrays()
@@ -167,7 +166,6 @@ def test_rows_that_fill_up_a_batch_do_not_count():
     np.testing.assert_allclose(filled.predict(X), exact.predict(X), rtol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::dvip.ExtrapolationWarning")
 def test_batches_of_the_user_train_a_classifier():
     X = np.random.default_rng(0).normal(size=(600, INPUTS))
     y = np.where(X[:, 0] > 0, "yes", "no")

@@ -109,12 +109,16 @@ class InputReader(BaseEstimator):
             self.target_names_ = tuple(source.target_names)
 
     def _scale_inputs(self, inputs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Scaled inputs. Scales and ranges are noted where weights are given.
+        """Scaled inputs of the training. Scales are noted where weights are given, ranges always.
 
         There is one scale for each column of a table, or each channel of images, sequences.
         """
         if weights is not None:
             self._fit_input_scaler(inputs, weights)
+        elif hasattr(self, "input_range_"):  # of rows that came before
+            low, high = self.input_range_
+            ends = [np.minimum(low, inputs.min(axis=0)), np.maximum(high, inputs.max(axis=0))]
+            self.input_range_ = np.stack(ends)
         return self.input_scaler_.transform(inputs, self.precision)
 
     def _fit_input_scaler(self, inputs: np.ndarray, weights: np.ndarray) -> None:
