@@ -138,12 +138,13 @@ class ClassificationScores:
 
 def scores(
     model: Any,
-    blocks: Iterable[tuple[Any, np.ndarray]],
+    blocks: Iterable[tuple[Any, ...]],
     label: Callable[[Any], Any] = lambda given: given,
     each: Callable[[Any, np.ndarray], None] = lambda prediction, y: None,
 ) -> dict[str, float]:
     """Metrics of a fitted model on blocks of inputs and targets; `label` compares labels.
 
+    A block of a regression may have the known errors of its rows as a third part.
     `each` is shown the prediction for each block, probabilities or a distribution, and its targets.
     """
     if model.task == "classification":
@@ -154,8 +155,8 @@ def scores(
             each(probabilities, y)
         return of_labels.metrics()
     of_numbers = RegressionScores()
-    for inputs, y in blocks:
-        distribution = model.predict_dist(inputs)
+    for inputs, y, *errors in blocks:
+        distribution = model.predict_dist(inputs, *errors)
         of_numbers.add(distribution, y)
         each(distribution, y)
     return of_numbers.metrics()

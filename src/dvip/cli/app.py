@@ -99,6 +99,13 @@ def fit(
             help="auto: classification for text, true/false or two-valued targets, else regression."
         ),
     ] = Task.AUTO,
+    noise_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The column of the target's known errors, standard deviations in its unit. Repeat "
+            "it for several targets, in their order."
+        ),
+    ] = None,
     drop: Annotated[
         list[str] | None, typer.Option(help="A column not to use. Repeat it for several.")
     ] = None,
@@ -195,6 +202,7 @@ def fit(
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
+      dvip fit stars.csv --target flux --noise-column flux_error --out model
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
       srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
       dvip fit folder_of_parquet --target yield --out model --max-iter 20000
@@ -220,6 +228,7 @@ def fit(
             out,
             model=model.value,
             targets=target,
+            noise=noise_column or [],
             task=None if task is Task.AUTO else task.value,
             drop=drop or [],
             test_fraction=test_fraction,
@@ -261,6 +270,7 @@ def predict(
     A regression gives mean, std and quantiles (q05, q25, ...), of several targets each with its
     name before them (price_mean); a classification gives prediction and the probability of every
     class (p_...). The memory needed does not grow with the table.
+    A model that was fitted with --noise-column adds the errors of that column, where it is there.
     Of several processes, each writes a file of its own with its part of the rows.
 
     \b
@@ -285,6 +295,10 @@ def evaluate(
         list[str] | None,
         typer.Option(help="The target column; needed only for models that Python code saved."),
     ] = None,
+    noise_column: Annotated[
+        list[str] | None,
+        typer.Option(help="The column of known errors; needed only where --target is."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Compare a model's predictions with what a table says.
@@ -299,7 +313,7 @@ def evaluate(
     """
     from dvip.cli.predict import evaluate_table
 
-    evaluate_table(model, table, target or [], as_json=as_json)
+    evaluate_table(model, table, target or [], noise_column or [], as_json=as_json)
 
 
 @app.command()

@@ -12,7 +12,7 @@ import typer
 
 from dvip.cli.console import counted, print_metrics, warn
 from dvip.cli.long_runs import Checkpointing
-from dvip.cli.predict import Doubts, gaps_named, label_reader
+from dvip.cli.predict import Doubts, errors_of, gaps_named, label_reader
 from dvip.files import check_writable
 from dvip.metrics import scores
 from dvip.persistence import check_model_folder
@@ -25,6 +25,7 @@ from dvip.tables import (
     TableEncoder,
     TableError,
     TableSurvey,
+    check_one_error_each,
     num_numbers,
     num_rows,
     survey_table,
@@ -49,6 +50,7 @@ def fit_table(
     *,
     model: str,
     targets: Sequence[str],
+    noise: Sequence[str],
     task: str | None,
     drop: Sequence[str],
     test_fraction: float | None,
@@ -67,10 +69,12 @@ def fit_table(
         checkpointing.check(out)
     if len(set(targets)) < len(targets):
         raise TableError("A target is given twice.")
+    if noise:
+        check_one_error_each(targets, noise)
     streams = is_large(table) if stream is None else stream
     split = RowSplit(test_fraction, parameters["random_state"])
     with row_counter(num_rows(table), "looking", shown=is_first_process()) as done:
-        survey = survey_table(table, targets, drop, split, done, keep=not streams)
+        survey = survey_table(table, targets, drop, split, done, noise=noise, keep=not streams)
     rows = _TableRows(table, survey, _tell_table(table, survey, task, streams))
     if rows.task not in MODELS[model]:
         possible = " and ".join(MODELS[model])
@@ -78,6 +82,8 @@ def fit_table(
             f"--model {model} is for {possible} only: use another model, or --task {possible} if "
             "the target is of that kind."
         )
+    if noise and rows.task != "regression":
+        raise TableError("--noise-column is for a regression, labels have no error: leave it out.")
     num_test = survey.num_test(rows.task)
     num_training = survey.num_labelled - num_test
     if test_fraction is not None and not 0 < num_test < survey.num_labelled:
@@ -126,6 +132,7 @@ class _TableRows:
             self._targets,
             keep=lambda rows, frame: survey.is_in_part(rows, frame, self.task, test=test),
             text_columns=survey.targets if text_labels else (),
+            noise=survey.noise,
             num_rows=num_test if test else survey.num_labelled - num_test,
             in_memory=survey.frames is not None,
             frames=survey.frames,
@@ -136,11 +143,11 @@ class _TableRows:
             ],
         )
 
-    def test_blocks(self, doubts: Doubts) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-        """Rows for testing, and their targets."""
+    def test_blocks(self, doubts: Doubts) -> Iterator[tuple[Any, ...]]:
+        """Rows for testing, their targets and, where there are such, their known errors."""
         with row_counter(self.survey.num_test(self.task), "testing") as done:
             for frame in self.source(test=True).frames(ROWS_AT_ONCE):
-                yield frame, self._targets(frame)
+                yield frame, self._targets(frame), *errors_of(frame, self.survey.noise)
                 doubts.rows += len(frame)
                 done(len(frame))
 
@@ -169,6 +176,8 @@ def _tell_table(table: Path, survey: TableSurvey, wanted: str | None, streams: b
     if chosen and (classes is None or are_numbers(classes)):
         other = "regression" if task == "classification" else "classification"
         typer.echo(f"  (chosen from the values of {what}; --task {other} changes it)")
+    if survey.noise:
+        typer.echo(f"Known errors of the rows: {', '.join(survey.noise)}.")
     return task
 
 

@@ -24,7 +24,9 @@ from dvip.tables import (
     Surprises,
     TableEncoder,
     TableError,
+    check_one_error_each,
     check_table_output,
+    error_numbers,
     gap_texts,
     has_targets,
     num_rows,
@@ -32,11 +34,12 @@ from dvip.tables import (
     table_writer,
     target_numbers,
 )
-from dvip.tables.cells import are_numbers, label_of, parse_texts, text_of
+from dvip.tables.cells import are_numbers, label_of, parse_texts, quoted, text_of
 from dvip.training import row_counter
 
 __all__ = [
     "Doubts",
+    "errors_of",
     "evaluate_table",
     "gaps_named",
     "label_reader",
@@ -104,6 +107,23 @@ def _numeric_columns(table: Path, targets: Sequence[str]) -> list[str]:
     return [str(name) for name in numeric.columns if name not in targets]
 
 
+def errors_of(frame: pd.DataFrame, noise: Sequence[str]) -> tuple[np.ndarray, ...]:
+    """The known errors of the rows of a block as one further argument; none without columns."""
+    return (error_numbers(frame, noise),) if noise else ()
+
+
+def _noise_to_predict(model: Any, table: Path) -> tuple[str, ...]:
+    """The columns of known errors that the table has; tells where errors are left out."""
+    noise = getattr(model, "noise_names_", ())
+    lacking = set(noise) - set(map(str, next(read_blocks(table, rows=100)).columns))
+    if lacking or (not noise and getattr(model, "known_errors_", False)):
+        reason = f"The table has no column {quoted(sorted(lacking))}" if lacking else "The model "
+        reason += "" if lacking else "was fitted to known errors that have no column"
+        typer.echo(f"{reason}: predictions are without the errors of measurements.")
+        return ()
+    return noise
+
+
 def parse_quantiles(text: str) -> list[float]:
     """The numbers in "0.05,0.5"; an empty text is none."""
     try:
@@ -133,6 +153,7 @@ def predict_table(
     if samples is not None:
         model.set_params(n_predictive_samples=samples)
     encoder, inputs_of = _inputs_of(model, path, table, ())
+    noise = _noise_to_predict(model, table)
     total = num_rows(table)
     wanted = None
     if part.number > 1:
@@ -145,7 +166,7 @@ def predict_table(
         Doubts().told() as doubts,
     ):
         for frame in _chosen(read_blocks(table, encoder.text_columns), wanted):
-            append(_predictions(model, inputs_of(frame), quantiles))
+            append(_predictions(model, inputs_of(frame), quantiles, *errors_of(frame, noise)))
             doubts.rows += len(frame)
             done(len(frame))
     typer.echo(f"Wrote predictions for {counted(doubts.rows, 'row')} to {out}.")
@@ -162,11 +183,13 @@ def _chosen(frames: Iterator[pd.DataFrame], rows: range | None) -> Iterator[pd.D
             yield frame
 
 
-def _predictions(model: Any, inputs: Any, quantiles: Sequence[float]) -> pd.DataFrame:
-    """A row of predictions for each row of inputs."""
+def _predictions(
+    model: Any, inputs: Any, quantiles: Sequence[float], *errors: np.ndarray
+) -> pd.DataFrame:
+    """A row of predictions for each row of inputs, of which the errors may be known."""
     if model.task == "classification":
         return _class_predictions(model, inputs)
-    distribution = model.predict_dist(inputs)
+    distribution = model.predict_dist(inputs, *errors)
     columns = {
         "mean": distribution.mean,
         "std": distribution.std,
@@ -199,19 +222,47 @@ def quantile_name(p: float) -> str:
     return f"q{whole.zfill(2)}" + (f".{rest}" if rest else "")
 
 
-def evaluate_table(path: Path, table: Path, given: Sequence[str], *, as_json: bool) -> None:
-    """Prints the metrics of a saved model on a table."""
-    model = load(path)
+def _columns_to_judge(
+    model: Any, path: Path, given: Sequence[str], given_noise: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the targets and of their known errors, from the model or from the options."""
     targets = tuple(getattr(model, "target_names_", given))
     if given and tuple(given) != targets:
         raise TableError(f"{path} predicts {', '.join(targets)}: omit --target.")
     if not targets:
         raise TableError(f"{path} was saved by Python code: say what it predicts with --target.")
-    encoder, inputs_of = _inputs_of(model, path, table, targets)
+    noise = tuple(getattr(model, "noise_names_", given_noise))
+    known = getattr(model, "known_errors_", False)
+    if given_noise and not known:
+        raise TableError(f"{path} was fitted without known errors: omit --noise-column.")
+    if given_noise and tuple(given_noise) != noise:
+        raise TableError(f"{path} has its errors in {', '.join(noise)}: omit --noise-column.")
+    if known and not noise:
+        raise TableError(
+            f"{path} was fitted to known errors: say where those of the table are with "
+            "--noise-column."
+        )
+    if noise:
+        check_one_error_each(targets, noise)
+    return targets, noise
+
+
+def evaluate_table(
+    path: Path,
+    table: Path,
+    given: Sequence[str],
+    given_noise: Sequence[str] = (),
+    *,
+    as_json: bool,
+) -> None:
+    """Prints the metrics of a saved model on a table."""
+    model = load(path)
+    targets, noise = _columns_to_judge(model, path, given, given_noise)
+    encoder, inputs_of = _inputs_of(model, path, table, (*targets, *noise))
     with Doubts().told() as doubts:
         blocks = _labelled_blocks(model, encoder, table, targets, doubts)
-        pairs = ((inputs_of(frame), y) for frame, y in blocks)
-        metrics = scores(model, pairs, label_reader(model))
+        rows = ((inputs_of(frame), y, *errors_of(frame, noise)) for frame, y in blocks)
+        metrics = scores(model, rows, label_reader(model))
     if as_json:
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         typer.echo(json.dumps({"rows": doubts.rows, **finite}, indent=1))

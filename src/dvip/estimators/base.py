@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.estimators.builder import ModelBuilder, check_count
+from dvip.estimators.inputs import NAMES_OF_COLUMNS
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import (
     checkpoint_folder,
@@ -62,6 +63,11 @@ def default_max_iter(num_rows: int, fewest: int, most: int) -> int:
     return int(np.clip(steps, fewest, most))
 
 
+def _with_errors(targets: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
+    """Targets with their known errors as further columns, where there are some."""
+    return targets if errors is None else np.hstack([targets, errors])
+
+
 class DeepEstimator(ModelBuilder):
     """A deep model behind scikit-learn's interface.
 
@@ -91,7 +97,10 @@ class DeepEstimator(ModelBuilder):
 
     @abc.abstractmethod
     def _scale_targets(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """The numbers on the scale of the model, which is noted where weights are given."""
+        """The numbers on the scale of the model, which is noted where weights are given.
+
+        After the columns of the targets there may be as many of their known errors.
+        """
 
     @abc.abstractmethod
     def _stream_targets(self) -> Targets:
@@ -109,6 +118,7 @@ class DeepEstimator(ModelBuilder):
         y: Any = None,
         sample_weight: Any = None,
         *,
+        noise_std: Any = None,
         checkpoint_dir: str | Path | None = None,
         checkpoint_every: int | None = None,
         resume: bool = False,
@@ -130,6 +140,10 @@ class DeepEstimator(ModelBuilder):
             Numbers, or labels of any type.
         sample_weight : array of shape (rows,), optional
             How many times each row counts; a weight of 2 is the same as the row twice.
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            Of a regression: the known error of each row's target, a standard deviation in the unit
+            of y. Rows with small errors count for more, and the noise that is learned is what the
+            errors do not explain. Pass it to `predict`, too, for rows whose error is known.
         checkpoint_dir : path, optional
             Folder for checkpoints, of which the last three are kept. Ctrl-C and SIGTERM then take
             effect only when one more is written.
@@ -149,11 +163,17 @@ class DeepEstimator(ModelBuilder):
         ):
             self.check_parameters()
             if isinstance(X, Source):
-                self._fit_source(X, y, sample_weight, checkpoints)
+                if not (y is None and sample_weight is None and noise_std is None):
+                    raise ValueError(
+                        "A source brings its targets, weights and errors: leave out y, "
+                        "sample_weight and noise_std, and say where they are when you make it."
+                    )
+                self._fit_source(X, checkpoints)
             else:
-                self.__dict__.pop("target_names_", None)
+                for name in NAMES_OF_COLUMNS:
+                    self.__dict__.pop(name, None)
                 X, y = self._read_training_rows(X, y, **self._y_options)
-                self._fit_rows(X, y, sample_weight, checkpoints)
+                self._fit_rows(X, y, sample_weight, checkpoints, noise_std)
         return self
 
     @contextmanager
@@ -174,26 +194,42 @@ class DeepEstimator(ModelBuilder):
             raise
 
     def _fit_rows(
-        self, X: np.ndarray, y: np.ndarray, sample_weight: Any, checkpoints: CheckpointFolder | None
+        self,
+        X: np.ndarray,
+        y: np.ndarray,
+        sample_weight: Any,
+        checkpoints: CheckpointFolder | None,
+        noise_std: Any = None,
     ) -> None:
         """Notes the scales of rows in memory, and trains on them."""
-        data = self._prepared(X, y, self._checked_weights(sample_weight, X), checkpoints)
+        errors = self._read_errors(noise_std, y, first=True)
+        data = self._prepared(X, y, self._checked_weights(sample_weight, X), errors, checkpoints)
         self._train_on(data, data.inputs, checkpoints)
+
+    def _read_errors(self, noise_std: Any, y: np.ndarray, *, first: bool) -> np.ndarray | None:
+        """The known errors of the targets, rows x outputs, where there are some."""
+        del y, first
+        if noise_std is not None:
+            raise ValueError("noise_std is for regressions, labels have no error: leave it out.")
+        return None
 
     def _prepared(
         self,
         X: np.ndarray,
         y: np.ndarray,
         weights: np.ndarray,
+        errors: np.ndarray | None,
         checkpoints: CheckpointFolder | None,
     ) -> ArrayData:
         """Rows in memory as the model sees them, each once."""
         counted = weights > 0
         if not counted.all():
             X, y, weights = X[counted], y[counted], weights[counted]
+            errors = None if errors is None else errors[counted]
         if len(X) == 1:
             warnings.warn("One row to train on: the spread of y is made up.", stacklevel=4)
-        rows = merge_duplicates(X, self._read_targets(y, first=True), weights)
+        targets = _with_errors(self._read_targets(y, first=True), errors)
+        rows = merge_duplicates(X, targets, weights)
         weights = rows[2]
         inputs = self._scale_inputs(rows[0], weights)
         targets = self._scale_targets(rows[1], weights).astype(self.precision)
@@ -217,20 +253,13 @@ class DeepEstimator(ModelBuilder):
             )
         return weights
 
-    def _fit_source(
-        self, source: Source, y: Any, sample_weight: Any, checkpoints: CheckpointFolder | None
-    ) -> None:
+    def _fit_source(self, source: Source, checkpoints: CheckpointFolder | None) -> None:
         """One pass for scales and labels, then training on rows as they are read."""
-        if y is not None or sample_weight is not None:
-            raise ValueError(
-                "A source brings its targets and weights: leave out y and sample_weight, and say "
-                "where they are when you make the source."
-            )
         if source.in_memory:
-            X, y, sample_weight = source.gathered()
-            X, y = self._read_training_rows(X, y, **self._y_options)
+            rows = source.gathered()
+            X, y = self._read_training_rows(rows.inputs, rows.targets, **self._y_options)
             self._note_names(source)
-            self._fit_rows(X, y, sample_weight, checkpoints)
+            self._fit_rows(X, y, rows.weights, checkpoints, rows.noise_std)
             return
         self._start_training(checkpoints)
         with ExitStack() as open_files:
@@ -304,7 +333,9 @@ class DeepEstimator(ModelBuilder):
         self.bound_history_ = result.bounds
         self.n_iter_ = num_steps
 
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+    def _partial_fit(
+        self, X: Any, y: Any, sample_weight: Any, classes: Any = None, noise_std: Any = None
+    ) -> Self:
         """Visits each row once; the first call makes the model, at the scales of its rows."""
         with self._undone_on_failure():
             self.check_parameters()  # they may have changed since the last call
@@ -312,6 +343,7 @@ class DeepEstimator(ModelBuilder):
             X, y = self._read_training_rows(X, y, reset=first, **self._y_options)
             weights = self._checked_weights(sample_weight, X)
             targets = self._read_targets(y, first=first, classes=classes)
+            targets = _with_errors(targets, self._read_errors(noise_std, y, first=first))
             if first:
                 self._start_training()
                 self.n_samples_seen_ = self.n_iter_ = 0

@@ -20,7 +20,10 @@ from dvip.sources.records import RowsContent
 from dvip.tables import TableEncoder
 from dvip.tables.cells import is_number_type, quoted
 
-__all__ = ["ExtrapolationWarning", "InputReader", "check_kind"]
+__all__ = ["NAMES_OF_COLUMNS", "ExtrapolationWarning", "InputReader", "check_kind"]
+
+# What a source notes of its columns besides the inputs: names of the targets and of their errors.
+NAMES_OF_COLUMNS = ("target_names_", "noise_names_")
 
 # Beyond the range of the training rows by more than this share of its width, a prediction is an
 # extrapolation.
@@ -97,7 +100,7 @@ class InputReader(BaseEstimator):
 
     def _note_names(self, source: Source) -> None:
         """Names of the columns of a source, and how they were encoded."""
-        for name in ("encoder_", "feature_names_in_", "n_features_in_", "target_names_"):
+        for name in ("encoder_", "feature_names_in_", "n_features_in_", *NAMES_OF_COLUMNS):
             self.__dict__.pop(name, None)
         if source.encoder is not None:
             self.encoder_ = source.encoder
@@ -107,6 +110,8 @@ class InputReader(BaseEstimator):
             self.feature_names_in_ = np.array(list(source.feature_names), dtype=object)
         if source.target_names is not None:
             self.target_names_ = tuple(source.target_names)
+        if source.noise_names is not None:
+            self.noise_names_ = tuple(source.noise_names)
 
     def _scale_inputs(self, inputs: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
         """Scaled inputs of the training. Scales are noted where weights are given, ranges always.

@@ -74,13 +74,20 @@ def check_attributes(estimator: Any) -> None:
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
     _check_array(estimator, "bound_history_", "f", len(estimator.bound_history_))
-    targets = getattr(estimator, "target_names_", ())
-    if not (isinstance(targets, tuple) and all(isinstance(name, str) for name in targets)):
-        raise ValueError(f"target_names_={targets!r} are no names.")
+    for attribute in ("target_names_", "noise_names_"):
+        names = getattr(estimator, attribute, ())
+        if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"{attribute}={names!r} are no names.")
     if is_classifier(estimator):
         _check_classes(estimator.classes_)
     else:
         _check_scaler(estimator, "target_scaler_", estimator.target_shape_)
+        if type(estimator.known_errors_) is not bool:
+            raise ValueError(f"known_errors_={estimator.known_errors_!r} must be True or False.")
+        noise = getattr(estimator, "noise_names_", None)
+        known = estimator.known_errors_
+        if noise is not None and not (known and len(noise) == math.prod(estimator.target_shape_)):
+            raise ValueError(f"noise_names_={noise!r} are not the errors of the targets.")
 
 
 def _check_array(estimator: Any, name: str, kind: str, *shape: int) -> None:

@@ -1,5 +1,6 @@
 """Regression: targets of one number or several, scaled inside; predictive distributions."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Self
@@ -10,16 +11,27 @@ from sklearn.utils.validation import assert_all_finite
 
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
+from dvip.estimators.inputs import check_kind
+from dvip.estimators.scales import (
+    MAX_SCALED,
+    Standardiser,
+    decided_by_one_row,
+    hardly_vary,
+    warn_of_faint,
+)
 from dvip.likelihoods import Regression
 from dvip.objectives import DeepModel
 from dvip.prediction import moments, sample_noise
+from dvip.registry import LIKELIHOODS
 from dvip.runtime import precision
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
 
 __all__ = ["DeepRegressor"]
 
+
+# Where every known error is this many times the standard deviation of y, their unit is wrong.
+LARGE_ERROR = 2.0
 
 # Variances, with room to extrapolate, must be numbers.
 MAX_TARGET_SCALE = 1e140
@@ -34,6 +46,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     model_: DeepModel[Regression]
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
+    # Whether the rows of the training had known errors; models of older versions had none.
+    known_errors_: bool = False
 
     def _default_likelihood(self) -> str:
         return "gaussian"
@@ -65,7 +79,31 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             raise ValueError(f"y has the shape {y.shape}, that of the first call was {expected}.")
         return self._regression().transform(y.reshape(len(y), -1))
 
+    def _read_errors(self, noise_std: Any, y: np.ndarray, *, first: bool) -> np.ndarray | None:
+        if not first and (noise_std is not None) != self.known_errors_:
+            had, instead = ("", "pass") if self.known_errors_ else (" no", "leave out")
+            raise ValueError(
+                f"The rows of the first call had{had} known errors: {instead} noise_std here, too."
+            )
+        if noise_std is None:
+            return None
+        self._check_takes_errors()
+        return errors_of_rows(noise_std, y.shape)
+
+    def _check_takes_errors(self) -> None:
+        """Raises an error, which says what to do, if the likelihood cannot use known errors."""
+        likelihood = self._regression()
+        if not likelihood.takes_errors:
+            able = ", ".join(
+                name for name, cls in LIKELIHOODS.items() if getattr(cls, "takes_errors", False)
+            )
+            raise ValueError(
+                f"The likelihood {type(likelihood).__name__} cannot use known errors of rows: "
+                f"leave them out, or choose one of {able}."
+            )
+
     def _scale_targets(self, targets: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
         if weights is not None:
             if hardly_vary(targets).any():
                 warn_of_faint("y")
@@ -76,7 +114,25 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
                     stacklevel=2,
                 )
             self._keep_target_scaler(Standardiser.fit(targets, weights))
-        return self.target_scaler_.transform(targets)
+            self._note_errors(errors.min(axis=0))
+        scaled = self.target_scaler_.transform(targets)
+        if self.known_errors_:
+            with np.errstate(over="ignore"):
+                of_model = np.minimum(errors / self.target_scaler_.scale, MAX_SCALED)
+            scaled = np.hstack([scaled, of_model])
+        return scaled
+
+    def _note_errors(self, smallest: np.ndarray) -> None:
+        """Whether there are known errors; warns if the smallest are more than y's spread allows."""
+        self.known_errors_ = len(smallest) > 0
+        scale = self.target_scaler_.scale
+        if self.known_errors_ and (smallest > LARGE_ERROR * scale).any():
+            index = (smallest / scale).argmax()
+            warnings.warn(
+                f"noise_std is {smallest[index]:.3g} or more in every row, but y varies by "
+                f"{scale[index]:.3g} only: is it in the unit of y? The model will learn little.",
+                stacklevel=2,
+            )
 
     def _keep_target_scaler(self, scaler: Standardiser) -> None:
         fits = (scaler.scale > 1 / MAX_TARGET_SCALE) & (scaler.scale < MAX_TARGET_SCALE)
@@ -91,16 +147,22 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
     def _stream_targets(self) -> NumberTargets:
         likelihood = self._regression()
-        return NumberTargets(likelihood.transform, f"numbers of {type(likelihood).__name__}")
+        kind = f"numbers of {type(likelihood).__name__}"
+        return NumberTargets(likelihood.transform, kind, self._check_takes_errors)
 
     def _note_stream_targets(self, content: RowsContent) -> tuple[np.ndarray, np.ndarray, None]:
-        targets = slice(content.num_inputs, None)
-        moments = (content.mean[targets], content.std[targets], content.largest[targets])
         self.target_shape_ = content.target_shape
+        end = content.num_inputs + self._num_outputs
+        targets = slice(content.num_inputs, end)
+        moments = (content.mean[targets], content.std[targets], content.largest[targets])
         self._keep_target_scaler(Standardiser.of_moments(*moments))
-        return self.target_scaler_.mean, self.target_scaler_.scale, None
+        self._note_errors(content.range[0, end:])
+        mean, scale = self.target_scaler_.mean, self.target_scaler_.scale
+        if not self.known_errors_:
+            return mean, scale, None
+        return np.append(mean, np.zeros_like(mean)), np.append(scale, scale), None
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, noise_std: Any = None) -> Self:
         """Trains on these rows, each once, and goes on from there at the next call.
 
         The scales of inputs and targets, and where the model starts, are those of the first call:
@@ -113,14 +175,16 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         y : array of shape (rows,) or (rows, targets)
         sample_weight : array of shape (rows,), optional
             How many times each row counts.
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            The known error of each row, as for `fit`; at every call or at none.
 
         Returns
         -------
         self
         """
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(X, y, sample_weight, noise_std=noise_std)
 
-    def predict_dist(self, X: Any) -> Predictive:
+    def predict_dist(self, X: Any, noise_std: Any = None) -> Predictive:
         """The predictive distribution of y for each row: a mixture.
 
         It holds `n_predictive_samples` components for each row; with many millions of rows
@@ -129,6 +193,11 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         Parameters
         ----------
         X : array of shape (rows, inputs) or DataFrame
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            The error that a measurement of each row has, a standard deviation. Without it, the
+            prediction is of a measurement without an error of its own: only the noise that the
+            model learned is in it, which after a `fit` with `noise_std` is what the errors of the
+            training did not explain.
 
         Returns
         -------
@@ -147,6 +216,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         (3,)
         """
         inputs = self._scaled(X)
+        errors = self._errors_at(noise_std, len(inputs))
         moments: list[np.ndarray] = []
         done = 0
         for pair in self._moments(inputs):
@@ -156,15 +226,17 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             for whole, part in zip(moments, pair, strict=True):
                 whole[done : done + len(part)] = part
             done += len(pair[0])
-        return self._predictive(*moments)
+        return self._predictive(moments[0], moments[1], errors)
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, noise_std: Any = None) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.
 
         Parameters
         ----------
         X : array of shape (rows, inputs) or DataFrame
         return_std : bool, default False
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            The error that a measurement of each row has, as for `predict_dist`.
 
         Returns
         -------
@@ -172,9 +244,14 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         std : array of the same shape
             Only with `return_std`.
         """
+        inputs = self._scaled(X)
+        errors = self._errors_at(noise_std, len(inputs))
         means, stds = [], []
-        for piece in self._moments(self._scaled(X)):  # of which nothing else is kept
-            distribution = self._predictive(*piece)
+        done = 0
+        for piece in self._moments(inputs):  # of which nothing else is kept
+            rows = slice(done, done + len(piece[0]))
+            distribution = self._predictive(*piece, None if errors is None else errors[rows])
+            done = rows.stop
             means.append(distribution.mean)
             if return_std:
                 stds.append(distribution.std)
@@ -213,12 +290,60 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             for mean, variance in moments(self.model_.network, inputs, noise):
                 yield np.moveaxis(mean, 2, 0), np.moveaxis(variance, 2, 0)
 
-    def _predictive(self, mean: np.ndarray, variance: np.ndarray) -> Predictive:
+    def _errors_at(self, noise_std: Any, num_rows: int) -> np.ndarray | None:
+        """Known errors of rows to predict, rows x outputs, where there are some."""
+        if noise_std is None:
+            return None
+        self._check_takes_errors()
+        return errors_of_rows(noise_std, (num_rows, *self.target_shape_))
+
+    def _predictive(
+        self, mean: np.ndarray, variance: np.ndarray, errors: np.ndarray | None = None
+    ) -> Predictive:
         scaler = self.target_scaler_
-        distribution = self.model_.likelihood.predictive(mean, variance, scaler.mean, scaler.scale)
+        known = {} if errors is None else {"errors": errors}  # likelihoods need not take them
+        distribution = self.model_.likelihood.predictive(
+            mean, variance, scaler.mean, scaler.scale, **known
+        )
         return distribution if self.target_shape_ else distribution.target(0)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def errors_of_rows(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Known errors as rows x outputs, for targets of that shape.
+
+    From one number for all, one for each row, or one for each row and target.
+    """
+    check_kind("noise_std", noise_std)
+    given = np.asarray(noise_std)
+    is_text = any(isinstance(value, str | bytes) for value in given.flat[:1])
+    try:
+        errors = given.astype(np.float64)
+    except (TypeError, ValueError):
+        is_text = True
+    if is_text or given.dtype.kind not in "iufO":
+        raise ValueError(
+            "noise_std must be numbers: the standard deviation of each row's error, in the unit "
+            "of y."
+        )
+    num_rows = shape[0]
+    if errors.shape not in ((), (num_rows,), (num_rows, 1), shape):
+        raise ValueError(
+            f"noise_std has the shape {errors.shape} for y of the shape {shape}: give one number, "
+            f"one for each of the {num_rows:,} rows, or one for each number of y."
+        )
+    bad = ~((errors > 0) & (errors < MAX_TARGET_SCALE))
+    if bad.any():
+        value = errors[bad].flat[0]
+        row = f" in row {np.argwhere(bad)[0][0] + 1}" if errors.ndim else ""
+        raise ValueError(
+            f"noise_std is {value}{row}: errors are positive numbers, standard deviations in the "
+            "unit of y. Of a row that is known exactly, give a small one."
+        )
+    if errors.ndim:
+        errors = errors.reshape(num_rows, -1)
+    return np.broadcast_to(errors, (num_rows, math.prod(shape[1:])))

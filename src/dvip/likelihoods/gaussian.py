@@ -1,6 +1,7 @@
 """Gaussian noise around the last layer, one variance for each target."""
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,12 @@ INITIAL_VARIANCE = 1.0
 
 
 class Gaussian(Regression):
-    """y_h = f_h + noise with variance σ²_h; several targets are independent given f."""
+    """y_h = f_h + noise with variance σ²_h; several targets are independent given f.
 
+    Where the error s of a row is known, the variance of its noise is σ²_h + s².
+    """
+
+    takes_errors: ClassVar[bool] = True
     log_variance: Float[Array, " units"] | None = None
 
     def initialise(self, num_outputs: int) -> "Gaussian":
@@ -33,16 +38,20 @@ class Gaussian(Regression):
         return jnp.exp(self.log_variance)
 
     def _aligned(
-        self, targets: Float[Array, "units batch"], moments: Array
+        self, targets: Float[Array, "outputs batch"], moments: Array
     ) -> tuple[Float[Array, "units *shape"], Float[Array, "units *ones"]]:
-        """Targets and log-variances with as many axes as the moments have."""
+        """Targets and log-variances of the noise, with as many axes as the moments have."""
         ones = (1,) * (moments.ndim - 2)
         aligned = targets.reshape(targets.shape[0], *ones, targets.shape[1])
         assert self.log_variance is not None  # of an initialised likelihood
-        return aligned, self.log_variance.reshape(-1, *ones, 1)
+        log_variance = self.log_variance.reshape(-1, *ones, 1)
+        if len(aligned) > len(moments):  # log(σ² + s²): squares of tiny errors need not be numbers
+            aligned, errors = jnp.split(aligned, 2)
+            log_variance = jnp.logaddexp(log_variance, 2 * jnp.log(errors))
+        return aligned, log_variance
 
     def expected_log_prob(
-        self, targets: Float[Array, "units batch"], mean: Moments, variance: Moments
+        self, targets: Float[Array, "outputs batch"], mean: Moments, variance: Moments
     ) -> Float[Array, "*shape"]:
         """log N(y | mean, σ²) - variance / (2 σ²), summed over the targets."""
         aligned, log_variance = self._aligned(targets, mean)
@@ -51,7 +60,7 @@ class Gaussian(Regression):
 
     def log_expected_power(
         self,
-        targets: Float[Array, "units batch"],
+        targets: Float[Array, "outputs batch"],
         mean: Moments,
         variance: Moments,
         alpha: float,
@@ -69,9 +78,12 @@ class Gaussian(Regression):
         variance: Float[np.ndarray, "rows units samples"],
         offset: Float[np.ndarray, " outputs"],
         scale: Float[np.ndarray, " outputs"],
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> GaussianMixture:
-        """N(mean, variance + σ²) of each sample, scaled."""
+        """N(mean, variance + σ²) of each sample, scaled; with the error of a row, + s²."""
         noise = np.exp(np.asarray(self.log_variance, dtype=np.float64)) * np.square(scale)
+        if errors is not None:
+            noise = (noise + np.square(errors))[..., None]
         means = mean * scale[:, None]
         means += offset[:, None]  # in place: they may be many
         return GaussianMixture(means, variance * np.square(scale)[:, None], noise)

@@ -79,6 +79,9 @@ class Regression(Likelihood):
     task: ClassVar[str] = "regression"
     # Whether targets are standardised after `transform`; otherwise the offset is 0, the scale 1.
     standardised: ClassVar[bool] = True
+    # Whether it can use known errors of rows, s: `targets` then may have twice as many rows, the
+    # second half are the s on the model's scale, and the variance of the noise is σ² + s².
+    takes_errors: ClassVar[bool] = False
 
     def num_latents(self, num_outputs: int) -> int:
         """One unit for each target."""
@@ -100,10 +103,12 @@ class Regression(Likelihood):
         variance: Float[np.ndarray, "rows units samples"],
         offset: Float[np.ndarray, " outputs"],
         scale: Float[np.ndarray, " outputs"],
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> Predictive:
         """The distribution of y, on the user's scale, with an axis for the targets.
 
         Each of the samples sent through the network is a component of it: f ~ N(mean, variance).
+        Errors are on the user's scale; a likelihood that takes none is never given any.
         """
 
     def function_values(

@@ -1,5 +1,6 @@
 """Weighted mean, deviation and range of each column, in one pass over blocks."""
 
+import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -79,9 +80,18 @@ class NumberTargets:
     transform: Callable[[np.ndarray], np.ndarray] = lambda numbers: numbers
     # Rows of one kind are not those of another.
     kind: str = "numbers"
+    # Raises an error if rows with known errors cannot be used.
+    check_errors: Callable[[], None] = lambda: None
 
     def encode(self, block: Block) -> np.ndarray:
-        """The numbers of a block that are modelled."""
+        """The numbers of a block that are modelled; then the known errors, where it has some."""
+        numbers = self._numbers(block)
+        if block.noise_std is None:
+            return numbers
+        self.check_errors()
+        return np.hstack([numbers, _known_errors(block, numbers.shape)])
+
+    def _numbers(self, block: Block) -> np.ndarray:
         targets = block.targets.reshape(len(block), -1)
         try:
             numbers = targets.astype(np.float64)
@@ -106,6 +116,8 @@ class LabelTargets:
     def encode(self, block: Block) -> np.ndarray:
         """The codes of a block, rows x 1."""
         labels = block.targets.reshape(-1)
+        if block.noise_std is not None:
+            raise ValueError("Labels have no error: make the source without noise_std.")
         if len(labels) != len(block):
             raise ValueError(f"Labels have the shape {block.targets.shape}, expected one a row.")
         if labels.dtype.kind in "mM":
@@ -142,6 +154,28 @@ class LabelTargets:
 
 
 Targets = NumberTargets | LabelTargets
+
+
+def _known_errors(block: Block, shape: tuple[int, ...]) -> np.ndarray:
+    """One for each number of the targets, rows x outputs."""
+    given = np.asarray(block.noise_std)
+    if given.shape not in ((shape[0],), shape):
+        raise ValueError(
+            f"noise_std has the shape {given.shape} for targets of the shape {shape}: give one for "
+            "each row, or for each target."
+        )
+    try:
+        errors = given.astype(np.float64)
+        bad = ~(np.isfinite(errors) & (errors > 0))
+    except (TypeError, ValueError):
+        errors, bad = given, np.ones(given.shape, dtype=bool)
+    if bad.any() or given.dtype.kind not in "iufO":
+        row, *_ = np.argwhere(bad | (given.dtype.kind not in "iufO"))[0]
+        raise ValueError(
+            f"The known error of {block.row_name(int(row))} is {given[row]}: errors are positive "
+            "numbers."
+        )
+    return np.broadcast_to(errors.reshape(len(errors), -1), shape)
 
 
 def _check_number(values: np.ndarray, block: Block, row: int) -> None:
@@ -231,7 +265,11 @@ def write_rows(
         weights = _weights(block)
         if statistics is None:
             num_inputs, target_shape = block.inputs.shape[1], block.targets.shape[1:]
-            shift, unit = _units(values, num_inputs if targets.kind == "labels" else None)
+            # Labels, which are counted, have no shift; nor have errors, whose signs must stay.
+            unshifted = num_inputs
+            if targets.kind != "labels":
+                unshifted += math.prod(target_shape)
+            shift, unit = _units(values, unshifted, counted=targets.kind == "labels")
         elif values.shape[1] != len(shift):
             raise ValueError(
                 f"{block.row_name(0)} has {values.shape[1]} inputs and targets, rows before it "
@@ -297,8 +335,8 @@ def _weights(block: Block) -> np.ndarray:
     return np.asarray(block.weights, dtype=np.float64)
 
 
-def _units(values: np.ndarray, labels_from: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Shift and unit from the first block; labels, which are counted, have none."""
+def _units(values: np.ndarray, unshifted: int, *, counted: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Shift and unit from the first block; columns from `unshifted` on have no shift."""
     # Dividing by the largest magnitude first keeps the squares of huge values finite.
     largest = np.abs(values).max(axis=0)
     largest[largest == 0] = 1.0
@@ -306,8 +344,7 @@ def _units(values: np.ndarray, labels_from: int | None) -> tuple[np.ndarray, np.
     shift, unit = reduced.mean(axis=0) * largest, reduced.std(axis=0) * largest
     constant = (unit <= 1e-14 * largest) | (unit < np.finfo(float).tiny)
     unit = np.where(constant, largest, unit)
-    if labels_from is not None:
-        shift[labels_from:], unit[labels_from:] = 0.0, 1.0
+    shift[unshifted:], unit[unshifted:] = 0.0, 1.0 if counted else largest[unshifted:]
     return shift, unit
 
 

@@ -3,9 +3,8 @@
 import abc
 import math
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,16 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
 
-from dvip.tables import TableEncoder, TableError, num_rows, read_blocks, table_files
-from dvip.tables.cells import check_present, missing_cells, row_name
+from dvip.tables import (
+    TableEncoder,
+    TableError,
+    error_numbers,
+    num_rows,
+    read_blocks,
+    table_files,
+)
 
-__all__ = ["ArraySource", "Block", "Source", "TableSource", "file_state", "open_source"]
+__all__ = ["ArraySource", "Block", "Source", "TableSource", "file_state"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Block:
     file: str | None = None
     row_numbers: np.ndarray | None = None
     """The number of each row in its file, where they are not consecutive."""
+    noise_std: Shaped[np.ndarray, "rows *outputs"] | None = None
+    """The known error of each row, or of each of its targets, where it has one."""
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -51,9 +58,11 @@ class Source(abc.ABC):
     same and in the same order; the rest is optional.
     """
 
-    # How the columns of a table became inputs, and the names of its targets, where it is one.
+    # How the columns of a table became inputs, and the names of its targets and of the columns of
+    # their known errors, where it is one.
     encoder: TableEncoder | None = None
     target_names: Sequence[str] | None = None
+    noise_names: Sequence[str] | None = None
     # Whether to train on all rows in memory rather than to stream them.
     in_memory: bool = False
 
@@ -61,17 +70,18 @@ class Source(abc.ABC):
     def blocks(self) -> Iterator[Block]:
         """All rows, in blocks, from the beginning."""
 
-    def gathered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Inputs, targets and weights of all rows."""
+    def gathered(self) -> Block:
+        """All rows as one block."""
         blocks = [block for block in self.blocks() if len(block)]
         if not blocks:
             raise ValueError("The source has no rows.")
-        weights = [block.weights for block in blocks if block.weights is not None]
-        return (
-            np.concatenate([block.inputs for block in blocks]),
-            np.concatenate([block.targets for block in blocks]),
-            np.concatenate(weights) if weights else None,
-        )
+
+        def whole(name: str) -> Any:
+            parts = [getattr(block, name) for block in blocks]
+            return None if parts[0] is None else np.concatenate(parts)
+
+        columns = ("inputs", "targets", "weights", "noise_std")
+        return Block(**{name: whole(name) for name in columns})
 
     @property
     def num_rows(self) -> int | None:
@@ -119,16 +129,26 @@ class ArraySource(Source):
         Numbers or labels.
     sample_weight : array of shape (rows,), optional
         How many times each row counts.
+    noise_std : number, array of shape (rows,) or of the shape of y, optional
+        The known error of each row of a regression, as `fit` takes it.
     """
 
-    def __init__(self, X: Any, y: Any, sample_weight: Any = None):
+    def __init__(self, X: Any, y: Any, sample_weight: Any = None, noise_std: Any = None):
         self.X, self.y = _as_array(X), _as_array(y)
         self.sample_weight = None if sample_weight is None else _as_array(sample_weight)
+        if noise_std is not None and np.ndim(noise_std) == 0:
+            noise_std = np.broadcast_to(noise_std, len(self.X))
+        self.noise_std = None if noise_std is None else _as_array(noise_std)
         if self.X.ndim < 2:
             raise ValueError(f"X has the shape {self.X.shape}, expected (rows, inputs).")
-        for name, array in (("y", self.y), ("sample_weight", self.sample_weight)):
-            if array is not None and len(array) != len(self.X):
+        for name, array in self._columns().items():
+            if len(array) != len(self.X):
                 raise ValueError(f"X has {len(self.X):,} rows, but {name} has {len(array):,}.")
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        """The arrays that there are besides X."""
+        given = {"y": self.y, "sample_weight": self.sample_weight, "noise_std": self.noise_std}
+        return {name: array for name, array in given.items() if array is not None}
 
     @property
     def num_rows(self) -> int:
@@ -148,29 +168,31 @@ class ArraySource(Source):
         for start in range(0, len(self.X), rows):
             part = slice(start, start + rows)
             inputs = _read(self.X, part)
-            weights = self.sample_weight
+            weights, errors = self.sample_weight, self.noise_std
             yield Block(
                 inputs.reshape(len(inputs), width).astype(np.float64),
                 _read(self.y, part),
                 None if weights is None else _read(weights, part).astype(np.float64),
                 start,
                 None if file is None else Path(file).name,
+                noise_std=None if errors is None else _read(errors, part),
             )
 
     def fingerprint(self) -> Any:
         """The files of memory-mapped arrays and where in them; arrays in memory have none."""
-        arrays = [self.X, self.y, *([] if self.sample_weight is None else [self.sample_weight])]
-        if not all(_is_mapped(array) for array in arrays):
+        arrays = {"X": self.X, **self._columns()}
+        if not all(_is_mapped(array) for array in arrays.values()):
             return None
         return [
             [
+                name,
                 *file_state(array.filename),
                 array.ctypes.data - np.frombuffer(array._mmap, np.uint8).ctypes.data,
                 array.dtype.str,
                 list(array.shape),
                 list(array.strides),
             ]
-            for array in arrays
+            for name, array in arrays.items()
         ]
 
 
@@ -215,6 +237,8 @@ class TableSource(Source):
         numbers.
     weight : str, optional
         The column that says how many times each row counts.
+    noise : sequence of str
+        The columns of the targets' known errors, one for each target, or none.
     num_rows : int, optional
         About how many rows are kept, for progress and for the space that they take.
     only_numbers : bool
@@ -237,6 +261,7 @@ class TableSource(Source):
         keep: Callable[[np.ndarray, pd.DataFrame], np.ndarray] | None = None,
         text_columns: Sequence[str] = (),
         weight: str | None = None,
+        noise: Sequence[str] = (),
         num_rows: int | None = None,
         only_numbers: bool = False,
         in_memory: bool = False,
@@ -246,6 +271,7 @@ class TableSource(Source):
         self.path, self.read_targets = Path(path), read_targets
         self.encoder = None if only_numbers else encoder
         self.target_names: tuple[str, ...] = tuple(targets)
+        self.noise_names: tuple[str, ...] | None = tuple(noise) or None
         self.in_memory = in_memory
         self.keep, self.weight, self.depends_on = keep, weight, depends_on
         self.text_columns = (*encoder.text_columns, *text_columns)
@@ -276,6 +302,7 @@ class TableSource(Source):
     def _all_frames(self, rows: int) -> Iterator[pd.DataFrame]:
         if self._frames is None:
             columns = {column.name for column in self._encoder.columns_} | {*self.target_names}
+            columns |= {*(self.noise_names or ())}
             columns |= set() if self.weight is None else {self.weight}
             yield from read_blocks(self.path, self.text_columns, rows, columns=columns)
             return
@@ -285,6 +312,7 @@ class TableSource(Source):
 
     def blocks(self) -> Iterator[Block]:
         """All rows, encoded."""
+        errors = self.noise_names
         for frame in self.frames():
             yield Block(
                 self._encoder.transform(frame),
@@ -292,6 +320,7 @@ class TableSource(Source):
                 None if self.weight is None else _weights(self.weight, frame),
                 file=frame.attrs["file"],
                 row_numbers=frame.index.to_numpy(),
+                noise_std=None if errors is None else error_numbers(frame, errors),
             )
 
     def fingerprint(self) -> Any:
@@ -304,123 +333,11 @@ class TableSource(Source):
             list(self.text_columns),
             self.weight,
             self.depends_on,
+            self.noise_names,
         ]
-
-
-def whole_targets(frame: pd.DataFrame, targets: Sequence[str]) -> np.ndarray:
-    """The target columns as they are, an error where one is missing."""
-    for name in targets:
-        if name not in frame.columns:
-            raise TableError(f"{frame.attrs['file']} has no column {name!r}.")
-        missing = missing_cells(frame[name])
-        if missing.any():
-            row = row_name(frame[name], int(missing.argmax()))
-            raise TableError(f"Column {name!r} has a gap in {row}: fill it, or remove the row.")
-    if len(targets) == 1:
-        return frame[targets[0]].to_numpy()
-    return frame[list(targets)].to_numpy()
 
 
 def _weights(name: str, frame: pd.DataFrame) -> np.ndarray:
     if name not in frame.columns:
         raise TableError(f"{frame.attrs['file']} has no column {name!r}.")
     return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def open_source(
-    path: str | Path,
-    target: str | Path | Sequence[str],
-    *,
-    columns: Sequence[str] | None = None,
-    weight: str | Path | None = None,
-) -> Source:
-    """A source of rows in files, for `fit`.
-
-    Parameters
-    ----------
-    path : str or Path
-        A Parquet file, a folder of Parquet files, a CSV file (also `.csv.gz`), or `.npy`.
-    target : str, or several
-        The name of the target column, or the names of several for a regression. For `.npy`, the
-        `.npy` file of the targets.
-    columns : sequence of str
-        The names of the inputs: columns of numbers without gaps. By default all other columns.
-    weight : str
-        The column, or `.npy` file, that says how many times each row counts.
-
-    Returns
-    -------
-    Source
-        Its rows are read when a model is fitted to it.
-    """
-    path = Path(path)
-    if path.suffix.lower() == ".npy":
-        if columns is not None:
-            raise ValueError("columns: the columns of an array have no names, leave it out.")
-        _check_files(target=target, weight=weight)
-        files = [path, *([Path(str(target))] + ([] if weight is None else [Path(weight)]))]
-        return ArraySource(*(_mapped(file) for file in files))
-    targets = [target] if isinstance(target, str) else _names("target", target)
-    if weight is not None and not isinstance(weight, str):
-        raise ValueError(f"weight={weight!r} must be the name of one column.")
-    names = [str(name) for name in next(read_blocks(path, rows=100)).columns]
-    others = [*targets, *([] if weight is None else [weight])]
-    if columns is None:
-        inputs = [name for name in names if name not in others]
-    else:
-        inputs = _names("columns", columns)
-    check_present([*others, *inputs], names)
-    _check_one_use(targets, inputs, weight)
-    if not inputs:
-        raise TableError(f"{path} has no column to predict from.")
-    return TableSource(
-        path,
-        TableEncoder.of_numbers(inputs),
-        targets,
-        partial(whole_targets, targets=targets),
-        weight=weight,
-        only_numbers=True,
-    )
-
-
-def _names(option: str, given: Any) -> list[str]:
-    """The names of columns that were given as a sequence."""
-    are_names = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-    names = list(given) if are_names else []
-    if not are_names or not all(isinstance(name, str) for name in names):
-        one = "a name, or " if option == "target" else ""
-        raise ValueError(f"{option}={given!r} must be {one}a list of names of columns.")
-    if option == "target" and not names:
-        raise ValueError("target has no name: name the column to predict.")
-    return [str(name) for name in names]
-
-
-def _check_one_use(targets: list[str], inputs: list[str], weight: str | None) -> None:
-    """Raises an error if a column has two uses, such as a target that is among the inputs."""
-    uses = [(name, "target") for name in targets] + [(name, "columns") for name in inputs]
-    uses += [] if weight is None else [(weight, "weight")]
-    first_use: dict[str, str] = {}
-    for name, use in uses:
-        if first_use.get(name) == use:
-            raise ValueError(f"{use} has the column {name!r} twice: name it once.")
-        if name in first_use:
-            raise ValueError(
-                f"The column {name!r} is in {first_use[name]} and in {use}: it can have one use."
-            )
-        first_use[name] = use
-
-
-def _check_files(**given: Any) -> None:
-    """Raises an error unless these options, where given, are paths."""
-    for option, path in given.items():
-        if not (isinstance(path, str | Path) or (option == "weight" and path is None)):
-            raise ValueError(f"{option}={path!r} must be the path of a .npy file.")
-
-
-def _mapped(path: Path) -> np.ndarray:
-    if not path.exists():
-        raise ValueError(f"There is no file {path}.")
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path} cannot be read as an array: {error}") from error

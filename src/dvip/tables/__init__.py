@@ -14,7 +14,15 @@ from dvip.tables.formats import (
     table_files,
     table_writer,
 )
-from dvip.tables.survey import RowSplit, TableSurvey, has_targets, survey_table, target_numbers
+from dvip.tables.survey import (
+    RowSplit,
+    TableSurvey,
+    check_one_error_each,
+    error_numbers,
+    has_targets,
+    survey_table,
+    target_numbers,
+)
 
 __all__ = [
     "ROWS_AT_ONCE",
@@ -27,8 +35,10 @@ __all__ = [
     "TableSurvey",
     "TableWarning",
     "TextColumn",
+    "check_one_error_each",
     "check_table_output",
     "deciding_value",
+    "error_numbers",
     "gap_texts",
     "has_targets",
     "num_numbers",

@@ -30,6 +30,8 @@ __all__ = [
     "RowSplit",
     "TableSurvey",
     "TargetSurvey",
+    "check_one_error_each",
+    "error_numbers",
     "has_targets",
     "labels_of_kind",
     "survey_table",
@@ -138,6 +140,39 @@ def target_numbers(
     return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
 
+def check_one_error_each(targets: Sequence[str], errors: Sequence[str]) -> None:
+    """Raises an error unless there is a column of errors for each target, and none twice."""
+    if len(errors) != len(targets):
+        raise TableError(
+            f"{len(errors)} columns of known errors ({quoted(errors)}) for {len(targets)} targets "
+            f"({quoted(targets)}): name one for each, in the same order."
+        )
+    for name in errors:
+        if name in targets:
+            raise TableError(f"Column {name!r} is a target: its errors are in another column.")
+
+
+def error_numbers(frame: pd.DataFrame, errors: Sequence[str]) -> np.ndarray:
+    """The known errors of the targets, as `target_numbers` gives these: all of them positive."""
+    check_present(errors, list(frame.columns))
+    columns = [_errors(name, frame[name]) for name in errors]
+    return columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+
+def _errors(name: str, column: pd.Series) -> np.ndarray:
+    numbers = parse_numbers(column)
+    bad = numbers.unreadable | ~np.isfinite(numbers.values) | ~(numbers.values > 0)
+    if holds_dates(column) or numbers.unit or bad.any():
+        position = int(bad.argmax())
+        is_gap = missing_cells(column.iloc[position : position + 1])[0]
+        found = "a gap" if is_gap else str(column.iloc[position])
+        raise TableError(
+            f"Column {name!r} has {found} in {row_name(column, position)}: the error of a row is a "
+            "positive number, a standard deviation in the unit of the target."
+        )
+    return numbers.values
+
+
 def labels_of_kind(column: pd.Series, kind: str) -> np.ndarray:
     """Labels of a kind that suits all of the column, of which this may be a block."""
     match kind:
@@ -211,6 +246,8 @@ class TableSurvey:
 
     targets: tuple[str, ...]
     drop: tuple[str, ...] = ()
+    # Columns of the targets' known errors, one for each target, or none.
+    noise: tuple[str, ...] = ()
     split: RowSplit = NO_SPLIT
     # Columns of a text file that are read as the text that is there.
     text_columns: tuple[str, ...] = ()
@@ -229,7 +266,7 @@ class TableSurvey:
 
     def add(self, frame: pd.DataFrame) -> None:
         """Looks at the next block."""
-        names = (*self.targets, *self.drop)
+        names = (*self.targets, *self.noise, *self.drop)
         if self.num_rows and not set(names) <= set(frame.columns):
             lacking = quoted(name for name in names if name not in frame.columns)
             file = frame.attrs.get("file")
@@ -245,6 +282,8 @@ class TableSurvey:
         self.num_labelled += int(labelled.sum())
         self.num_drawn += int(test.sum())
         self._add_target(frame[self.targets[0]], labelled, test)
+        if self.noise and labelled.any():
+            error_numbers(frame[labelled], self.noise)  # mistakes are told before the training
         if (labelled & ~test).any():
             self.encoder.partial_fit(frame[labelled & ~test].drop(columns=list(names)))
 
@@ -322,6 +361,7 @@ def survey_table(
     split: RowSplit = NO_SPLIT,
     on_rows: Callable[[int], None] = lambda rows: None,
     *,
+    noise: Sequence[str] = (),
     keep: bool = False,
 ) -> TableSurvey:
     """Surveys a table in one pass; in two, where the blocks of a CSV file disagree on a type.
@@ -332,7 +372,12 @@ def survey_table(
     text_columns: set[str] = set()
     while True:
         survey = TableSurvey(
-            tuple(targets), tuple(drop), split, tuple(text_columns), [] if keep else None
+            tuple(targets),
+            tuple(drop),
+            tuple(noise),
+            split,
+            tuple(text_columns),
+            [] if keep else None,
         )
         for frame in read_blocks(path, survey.text_columns, **({"rows": None} if keep else {})):
             survey.add(frame)
