@@ -206,6 +206,30 @@ def test_elbo_at_the_exact_posterior_is_the_evidence(at_optimum):
     np.testing.assert_allclose(elbo, expected, rtol=1e-10)
 
 
+def test_elbo_with_known_errors_is_the_evidence_of_weighted_regression():
+    """Each row has a noise of its own, σ² + s²; of equal errors that is one noise for all."""
+    model = gaussian_model(1)
+    layer = model.network.stages[0].layer
+    prior_mean, features = numpy_features(layer, INPUTS.T)
+    phi, residuals = features[0].T, TARGETS[:, 0] - prior_mean[0]
+    for errors in (RANDOM.uniform(0.01, 2, NUM_ROWS), np.full(NUM_ROWS, 0.7)):
+        variances = NOISE_VARIANCES[0] + errors**2
+        covariance = np.linalg.inv(np.eye(phi.shape[1]) + phi.T @ (phi / variances[:, None]))
+        mean = covariance @ phi.T @ (residuals / variances)
+        exact = with_posterior(layer, mean[None], np.linalg.cholesky(covariance)[None])
+        exact = eqx.tree_at(lambda m: m.network.stages[0].layer, model, exact)
+        targets = np.column_stack([TARGETS[:, 0], errors])
+        elbo = evaluate(exact, batch(ALL, targets, np.ones(NUM_ROWS)), random_key(0))
+        expected = multivariate_normal.logpdf(residuals, None, phi @ phi.T + np.diag(variances))
+        np.testing.assert_allclose(elbo, expected, rtol=1e-10)
+    likelihood = Gaussian(jnp.log(NOISE_VARIANCES[:1] + 0.7**2))
+    alike = eqx.tree_at(lambda m: m.likelihood, exact, likelihood)
+    for alpha in (0.0, 0.5):
+        with_errors = evaluate(exact, batch(ALL, targets), random_key(0), alpha)
+        same = evaluate(alike, batch(ALL, targets[:, :1]), random_key(0), alpha)
+        np.testing.assert_allclose(with_errors, same, rtol=1e-12)
+
+
 def test_elbo_elsewhere_is_lower(at_optimum):
     layer = at_optimum.network.stages[0].layer
     for seed in range(5):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from dvip.sources.source import Block, Source
@@ -164,15 +165,15 @@ def _known_errors(block: Block, shape: tuple[int, ...]) -> np.ndarray:
             f"noise_std has the shape {given.shape} for targets of the shape {shape}: give one for "
             "each row, or for each target."
         )
-    try:
-        errors = given.astype(np.float64)
-        bad = ~(np.isfinite(errors) & (errors > 0))
-    except (TypeError, ValueError):
-        errors, bad = given, np.ones(given.shape, dtype=bool)
-    if bad.any() or given.dtype.kind not in "iufO":
-        row, *_ = np.argwhere(bad | (given.dtype.kind not in "iufO"))[0]
+    errors = np.full(given.shape, np.nan)  # what is no number stays so
+    if given.dtype.kind in "iufO":
+        numbers = pd.to_numeric(given.reshape(-1), errors="coerce")
+        errors = numbers.astype(np.float64).reshape(given.shape)
+    bad = ~(np.isfinite(errors) & (errors > 0))
+    if bad.any():
+        row = int(np.argwhere(bad)[0][0])
         raise ValueError(
-            f"The known error of {block.row_name(int(row))} is {given[row]}: errors are positive "
+            f"The known error of {block.row_name(row)} is {given[row]}: errors are positive "
             "numbers."
         )
     return np.broadcast_to(errors.reshape(len(errors), -1), shape)
