@@ -18,12 +18,16 @@ __all__ = [
     "ClassificationScores",
     "RegressionScores",
     "classification_metrics",
+    "judged",
     "regression_metrics",
     "scores",
 ]
 
 # Central intervals whose coverage is reported.
 COVERAGES = (50, 90, 95)
+# Bins of equal width between 0 and 1 for the predictive cdf at the targets: every percent of a
+# central interval's coverage is where two of them meet.
+LEVEL_BINS = 200
 # Bins of equal width between 0 and 1 for the expected calibration error.
 ECE_BINS = 15
 # A label of probability zero, by rounding, would make every average minus infinity.
@@ -49,10 +53,12 @@ class RegressionScores:
     `nll` is the mean negative log-density of a row, several targets jointly; `rmse` of the mean;
     `crps` the continuous ranked probability score; `coverage_90` the share of targets within
     the central 90 % interval, which is 0.9 for an honest model. All but `nll` pool the targets.
+    `levels` counts the predictive cdf at the targets, in bins of equal width between 0 and 1.
     """
 
     def __init__(self) -> None:
         self.num_rows = 0
+        self.levels = np.zeros(LEVEL_BINS, dtype=int)
         self._totals: Counter[str] = Counter()
 
     def add(self, distribution: Predictive, y: np.ndarray) -> None:
@@ -60,7 +66,9 @@ class RegressionScores:
         mean = distribution.mean
         y = np.asarray(y, dtype=float).reshape(mean.shape)
         # y is within the central interval of probability p where its cdf is within p/2 of one half.
-        from_median = np.abs(distribution.cdf(y) - 0.5)
+        levels = distribution.cdf(y)
+        from_median = np.abs(levels - 0.5)
+        self.levels += np.histogram(levels, LEVEL_BINS, (0, 1))[0]
         per_row = {
             "nll": -distribution.log_prob(y),
             "squared_error": np.square(mean - y),
@@ -77,12 +85,21 @@ class RegressionScores:
         rmse = float(np.sqrt(means.pop("squared_error")))
         return {"nll": means.pop("nll"), "rmse": rmse, **means}
 
+    def coverage(self) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities of central intervals, and which share of the targets was inside."""
+        half = LEVEL_BINS // 2
+        by_distance = self.levels[half:] + self.levels[:half][::-1]  # of the median
+        inside = np.concatenate([[0], np.cumsum(by_distance)]) / self.levels.sum()
+        return np.arange(half + 1) / half, inside
+
 
 class ClassificationScores:
     """accuracy, log_likelihood, ece, and for two classes auc.
 
     `label` turns the labels of the rows and the classes into what is compared. `auc` counts the
-    second class as positive; it is NaN where only one class was observed.
+    second class as positive; it is NaN where only one class was observed. Bins of equal width of
+    the predicted class's probability have `confidence_counts` rows, of which `right_counts` were
+    right.
     """
 
     def __init__(self, classes: Sequence[Any], label: Callable[[Any], Any] = lambda given: given):
@@ -91,6 +108,7 @@ class ClassificationScores:
         self._codes = {label(given): code for code, given in enumerate(classes)}
         self._num_right, self._log_likelihood = 0, 0.0
         self._gaps = np.zeros(ECE_BINS)
+        self.confidence_counts, self.right_counts = np.zeros((2, ECE_BINS), dtype=int)
         # Of two classes: what the ranking needs of every row.
         self._ranked: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -105,8 +123,15 @@ class ClassificationScores:
         self._log_likelihood += float(np.log(of_label).sum())
         bins = np.minimum((confidence * ECE_BINS).astype(int), ECE_BINS - 1)
         self._gaps += np.bincount(bins, weights=confidence - right, minlength=ECE_BINS)
+        self.confidence_counts += np.bincount(bins, minlength=ECE_BINS)
+        self.right_counts += np.bincount(bins[right], minlength=ECE_BINS)
         if len(self._codes) == 2:
             self._ranked.append((codes.astype(np.int8), probabilities[:, 1]))
+
+    @property
+    def confidence_sums(self) -> Float[np.ndarray, " bins"]:
+        """The sum of the predicted classes' probabilities in each bin."""
+        return self._gaps + self.right_counts
 
     def metrics(self) -> dict[str, float]:
         """The scores of all rows so far; the calibration error is over bins of the confidence."""
@@ -136,13 +161,13 @@ class ClassificationScores:
         return np.array([self._codes[label] for label in labels], dtype=int)
 
 
-def scores(
+def judged(
     model: Any,
     blocks: Iterable[tuple[Any, ...]],
     label: Callable[[Any], Any] = lambda given: given,
     each: Callable[[Any, np.ndarray], None] = lambda prediction, y: None,
-) -> dict[str, float]:
-    """Metrics of a fitted model on blocks of inputs and targets; `label` compares labels.
+) -> RegressionScores | ClassificationScores:
+    """The scores of a fitted model on blocks of inputs and targets; `label` compares labels.
 
     A block of a regression may have the known errors of its rows as a third part.
     `each` is shown the prediction for each block, probabilities or a distribution, and its targets.
@@ -153,13 +178,23 @@ def scores(
             probabilities = model.predict_proba(inputs)
             of_labels.add(probabilities, np.asarray(y).tolist())
             each(probabilities, y)
-        return of_labels.metrics()
+        return of_labels
     of_numbers = RegressionScores()
     for inputs, y, *errors in blocks:
         distribution = model.predict_dist(inputs, *errors)
         of_numbers.add(distribution, y)
         each(distribution, y)
-    return of_numbers.metrics()
+    return of_numbers
+
+
+def scores(
+    model: Any,
+    blocks: Iterable[tuple[Any, ...]],
+    label: Callable[[Any], Any] = lambda given: given,
+    each: Callable[[Any, np.ndarray], None] = lambda prediction, y: None,
+) -> dict[str, float]:
+    """The metrics of `judged`."""
+    return judged(model, blocks, label, each).metrics()
 
 
 def regression_metrics(distribution: Predictive, y: np.ndarray) -> dict[str, float]:

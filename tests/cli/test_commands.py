@@ -209,3 +209,23 @@ def test_a_wide_table_with_inner_layers_that_narrow(tmp_path):
     succeed("fit", tmp_path / "t.csv", "--target", "0", *options)
     result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
     assert json.loads(result.stdout)["rows"] == 50
+
+
+def test_evaluate_draws_the_calibration(regression, classification, tmp_path):
+    for model, table in (
+        (regression.model, regression.test),
+        (classification.model, classification.table),
+    ):
+        picture = tmp_path / f"{table.stem}.png"
+        result = succeed("evaluate", model, table, "--plot", picture)
+        assert str(picture) in " ".join(result.stdout.split("\n"))
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        quiet = succeed("evaluate", model, table, "--plot", tmp_path / "again.svg", "--json")
+        assert json.loads(quiet.stdout)["rows"] > 0
+    assert {path.name for path in tmp_path.iterdir()} == {"test.png", "iris.png", "again.svg"}
+
+
+def test_pictures_that_cannot_be_written_are_told_before_anything_is_read(tmp_path):
+    for name, message in (("p.jpg", "must end in"), ("nowhere/p.png", "no folder")):
+        told = refuse("evaluate", "no-model", "no-table", "--plot", tmp_path / name)
+        assert message in told

@@ -300,6 +300,13 @@ def evaluate(
         typer.Option(help="The column of known errors; needed only where --target is."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a picture of the calibration: .png, .pdf or .svg. One that is there is "
+            "replaced."
+        ),
+    ] = None,
 ) -> None:
     """Compare a model's predictions with what a table says.
 
@@ -310,10 +317,11 @@ def evaluate(
     Examples:
       dvip evaluate model other.csv
       dvip evaluate model other.csv --json > scores.json
+      dvip evaluate model other.csv --plot calibration.png
     """
     from dvip.cli.predict import evaluate_table
 
-    evaluate_table(model, table, target or [], noise_column or [], as_json=as_json)
+    evaluate_table(model, table, target or [], noise_column or [], as_json=as_json, plot=plot)
 
 
 @app.command()

@@ -19,7 +19,7 @@ from dvip.cli.console import counted, print_metrics, warn
 from dvip.cli.long_runs import file_of_part, rows_of_part
 from dvip.estimators import load
 from dvip.estimators.inputs import ExtrapolationWarning
-from dvip.metrics import scores
+from dvip.metrics import judged
 from dvip.tables import (
     Surprises,
     TableEncoder,
@@ -254,21 +254,31 @@ def evaluate_table(
     given_noise: Sequence[str] = (),
     *,
     as_json: bool,
+    plot: Path | None = None,
 ) -> None:
-    """Prints the metrics of a saved model on a table."""
+    """Prints the metrics of a saved model on a table, and draws how honest it is."""
+    if plot is not None:
+        from dvip.plots import calibration_figure, check_picture, write_picture  # loads matplotlib
+
+        check_picture(plot)
     model = load(path)
     targets, noise = _columns_to_judge(model, path, given, given_noise)
     encoder, inputs_of = _inputs_of(model, path, table, (*targets, *noise))
     with Doubts().told() as doubts:
         blocks = _labelled_blocks(model, encoder, table, targets, doubts)
         rows = ((inputs_of(frame), y, *errors_of(frame, noise)) for frame, y in blocks)
-        metrics = scores(model, rows, label_reader(model))
+        judgement = judged(model, rows, label_reader(model))
+    metrics = judgement.metrics()
+    title = f"{path} on {counted(doubts.rows, 'row')} of {table}"
+    if plot is not None:
+        write_picture(calibration_figure(judgement, title), plot)
     if as_json:
         finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         typer.echo(json.dumps({"rows": doubts.rows, **finite}, indent=1))
     else:
-        title = f"{path} on {counted(doubts.rows, 'row')} of {table}"
         print_metrics(title, {"value": metrics})
+        if plot is not None:
+            typer.echo(f"Drew how honest the model is in {plot}.")
 
 
 def label_reader(model: Any) -> Callable[[Any], str]:

@@ -3,15 +3,14 @@
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape
-from io import BytesIO
 from pathlib import Path
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from dvip.files import replace_file
 from dvip.paper.figures import figures
 from dvip.paper.summaries import Summary, Table, agreement, command, markdown, mixture, tables
+from dvip.plots import image
 
 __all__ = ["html_report", "write_experiment"]
 
@@ -67,7 +66,7 @@ def write_experiment(summary: Summary, folder: Path) -> list[Path]:
     pages = {folder / f"{stem}.md": markdown(summary).encode()}
     for name, figure in figures(summary).items():
         path = folder / "figures" / f"{stem}-{name}.png"
-        pages[path] = _image(figure, "png")
+        pages[path] = image(figure, "png")
     for path, content in pages.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
@@ -118,7 +117,7 @@ def _diverged(summary: Summary) -> str:
 
 
 def _figure(kind: str, figure: Figure) -> str:
-    data = base64.b64encode(_image(figure, "svg")).decode()
+    data = base64.b64encode(image(figure, "svg")).decode()
     caption = CAPTIONS[kind.split("-")[0]]
     broad = ' class="broad"' if figure.get_figwidth() > 7 else ""
     return (
@@ -126,15 +125,6 @@ def _figure(kind: str, figure: Figure) -> str:
         f'src="data:image/svg+xml;base64,{data}"></div>'
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
-
-
-def _image(figure: Figure, kind: str) -> bytes:
-    buffer = BytesIO()
-    # Without the date and random names, the same results give the same file.
-    metadata = {"Date": None} if kind == "svg" else {}
-    with rc_context({"svg.hashsalt": "dvip"}):
-        figure.savefig(buffer, format=kind, dpi=130, metadata=metadata)
-    return buffer.getvalue()
 
 
 def _table(table: Table, verdict: str) -> str:
