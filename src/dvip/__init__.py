@@ -15,10 +15,12 @@ _HOMES = {
     "CheckpointError": "dvip.persistence",
     "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
+    "CountMixture": "dvip.distributions",
     "ExtrapolationWarning": "dvip.estimators.inputs",
     "GaussianMixture": "dvip.distributions",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
+    "LogNormalMixture": "dvip.distributions",
     "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
     "Predictive": "dvip.distributions",
@@ -35,16 +37,19 @@ _HOMES = {
 if TYPE_CHECKING:
     __version__: str
 
-    from dvip.distributions import GaussianMixture, Predictive
+    from dvip.distributions import CountMixture, GaussianMixture, LogNormalMixture, Predictive
     from dvip.estimators import load
     from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
     from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor
     from dvip.estimators.inputs import ExtrapolationWarning
     from dvip.estimators.sparse_implicit import SIPRegressor
     from dvip.likelihoods import Classification, Likelihood, Regression
-    from dvip.likelihoods.gaussian import Gaussian
+    from dvip.likelihoods.counts import NegativeBinomial, Poisson
+    from dvip.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian
+    from dvip.likelihoods.log_normal import LogNormal
     from dvip.likelihoods.probit import Probit
     from dvip.likelihoods.robustmax import RobustMax
+    from dvip.likelihoods.student_t import HeteroscedasticStudentT, StudentT
     from dvip.persistence import CheckpointError, ModelFileError
     from dvip.processes import ImplicitProcess
     from dvip.processes.bnn import BayesianNeuralNetwork

@@ -19,7 +19,7 @@ from dvip.estimators.scales import (
     hardly_vary,
     warn_of_faint,
 )
-from dvip.likelihoods import Regression
+from dvip.likelihoods import Likelihood, Regression
 from dvip.objectives import DeepModel
 from dvip.prediction import moments, sample_noise
 from dvip.registry import LIKELIHOODS
@@ -58,11 +58,21 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
     def _regression(self) -> Regression:
         """The likelihood before it has parameters: how targets are transformed."""
-        given = self.likelihood
-        auto = isinstance(given, str) and given == "auto"
-        likelihood = self._likelihood_of(self._default_likelihood() if auto else given)
+        likelihood = self._chosen_likelihood()
         assert isinstance(likelihood, Regression)  # by its task
         return likelihood
+
+    def _initialised(self, likelihood: Likelihood) -> Likelihood:
+        initialised = super()._initialised(likelihood)
+        assert isinstance(initialised, Regression)  # by its task
+        return initialised.linked(self.target_scaler_.mean, self.target_scaler_.scale)
+
+    def _model_scaler(self) -> Standardiser:
+        """From transformed targets to those that the model sees: themselves, unless scaled."""
+        if self._regression().standardised:
+            return self.target_scaler_
+        number = self._num_outputs
+        return Standardiser(np.zeros(number), np.ones(number))
 
     def _read_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
         if getattr(getattr(y, "dtype", None), "kind", None) in ("m", "M"):
@@ -115,10 +125,10 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
                 )
             self._keep_target_scaler(Standardiser.fit(targets, weights))
             self._note_errors(errors.min(axis=0))
-        scaled = self.target_scaler_.transform(targets)
+        scaled = self._model_scaler().transform(targets)
         if self.known_errors_:
             with np.errstate(over="ignore"):
-                of_model = np.minimum(errors / self.target_scaler_.scale, MAX_SCALED)
+                of_model = np.minimum(errors / self._model_scaler().scale, MAX_SCALED)
             scaled = np.hstack([scaled, of_model])
         return scaled
 
@@ -141,9 +151,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
                 f"y has the mean {scaler.mean} and the standard deviation {scaler.scale}, too "
                 "small or too large to compute with: rescale y."
             )
-        if not self._regression().standardised:
-            scaler = Standardiser(np.zeros_like(scaler.mean), np.ones_like(scaler.scale))
-        self.target_scaler_ = scaler
+        self.target_scaler_ = Standardiser(*self._regression().scales(scaler.mean, scaler.scale))
 
     def _stream_targets(self) -> NumberTargets:
         likelihood = self._regression()
@@ -157,7 +165,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         moments = (content.mean[targets], content.std[targets], content.largest[targets])
         self._keep_target_scaler(Standardiser.of_moments(*moments))
         self._note_errors(content.range[0, end:])
-        mean, scale = self.target_scaler_.mean, self.target_scaler_.scale
+        scaler = self._model_scaler()
+        mean, scale = scaler.mean, scaler.scale
         if not self.known_errors_:
             return mean, scale, None
         return np.append(mean, np.zeros_like(mean)), np.append(scale, scale), None
@@ -202,8 +211,9 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         Returns
         -------
         Predictive
-            With Gaussian noise a `GaussianMixture`. Several targets are a second axis of all that
-            it gives.
+            With Gaussian noise or Student's t a `GaussianMixture`, of positive numbers a
+            `LogNormalMixture`, of counts a `CountMixture`. Several targets are a second axis of all
+            that it gives.
 
         Examples
         --------

@@ -39,6 +39,8 @@ class Likelihood(eqx.Module):
 
     # What it is for: "regression" or "classification".
     task: ClassVar[str]
+    # The last layer's units come in so many equal groups, which do not share prior functions.
+    num_groups: ClassVar[int] = 1
 
     def initialise(self, num_outputs: int) -> "Likelihood":
         """This likelihood with its parameters, for so many targets, or classes."""
@@ -68,19 +70,24 @@ class Likelihood(eqx.Module):
     ) -> Float[Array, "*shape"]:
         """log E[p(y | f)^alpha] for f ~ N(mean, variance): the data term of the α-energy."""
 
+    def regularisation(self) -> Float[Array, ""]:
+        """What the objective loses for the parameters that it has: minus a log-prior of them."""
+        return jnp.zeros(())
+
 
 class Regression(Likelihood):
     """A likelihood of numbers.
 
     The model sees z = (transform(y) - offset) / scale, where offset and scale make z standardised,
-    and its moments are those of z. `predictive` goes the way back.
+    and its moments are those of z. `predictive` goes the way back. Where z is not standardised, the
+    model sees transform(y) itself, and offset and scale may be those of a link: see `scales`.
     """
 
     task: ClassVar[str] = "regression"
-    # Whether targets are standardised after `transform`; otherwise the offset is 0, the scale 1.
+    # Whether targets are standardised after `transform`.
     standardised: ClassVar[bool] = True
-    # Whether it can use known errors of rows, s: `targets` then may have twice as many rows, the
-    # second half are the s on the model's scale, and the variance of the noise is σ² + s².
+    # Whether the errors of rows may be known. Then they are further rows of the targets, one for
+    # each: standard deviations, on the scale of the model. The noise has their squares besides.
     takes_errors: ClassVar[bool] = False
 
     def num_latents(self, num_outputs: int) -> int:
@@ -96,6 +103,21 @@ class Regression(Likelihood):
         """
         return targets
 
+    def scales(
+        self, mean: Float[np.ndarray, " outputs"], std: Float[np.ndarray, " outputs"]
+    ) -> tuple[Float[np.ndarray, " outputs"], Float[np.ndarray, " outputs"]]:
+        """Offset and scale, from the moments of the transformed targets."""
+        if self.standardised:
+            return mean, std
+        return np.zeros_like(mean), np.ones_like(std)
+
+    def linked(
+        self, offset: Float[np.ndarray, " outputs"], scale: Float[np.ndarray, " outputs"]
+    ) -> "Regression":
+        """This likelihood, initialised, told offset and scale; most need not know them."""
+        del offset, scale
+        return self
+
     @abc.abstractmethod
     def predictive(
         self,
@@ -108,7 +130,7 @@ class Regression(Likelihood):
         """The distribution of y, on the user's scale, with an axis for the targets.
 
         Each of the samples sent through the network is a component of it: f ~ N(mean, variance).
-        Errors are on the user's scale; a likelihood that takes none is never given any.
+        Errors of rows, where they are known, are on the user's scale.
         """
 
     def function_values(
