@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dvip import GaussianMixture
+from dvip.distributions import CountMixture, GaussianMixture
 from dvip.metrics import ClassificationScores, RegressionScores
 from dvip.plots import calibration_figure, check_picture, image, write_picture
 
@@ -52,6 +52,19 @@ def test_levels_of_an_honest_model_are_flat():
     assert np.abs(judged.levels / 1_000 - 1).max() < 0.2
     promised, observed = judged.coverage()
     assert np.abs(promised - observed).max() < 0.005
+
+
+def test_levels_of_honest_counts_are_flat():
+    """Also of small counts, whose cdf has few values; intervals hold what they promise."""
+    rates = RANDOM.gamma(2.0, size=(50_000, 1))
+    y = RANDOM.poisson(rates[:, 0])
+    judged = RegressionScores()
+    judged.add(CountMixture(rates), y)
+    assert judged.levels.sum() == pytest.approx(len(y))
+    assert np.abs(judged.levels / 250 - 1).max() < 0.1
+    promised, observed = judged.coverage()
+    assert np.abs(promised - observed).max() < 0.01
+    assert judged.metrics()["coverage_90"] == pytest.approx(0.9, abs=0.01)
 
 
 def test_confidences_are_those_of_all_rows():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from dvip.distributions import Predictive
+from dvip.distributions import CountMixture, Predictive
 
 __all__ = [
     "HIGHER_IS_BETTER",
@@ -53,12 +53,14 @@ class RegressionScores:
     `nll` is the mean negative log-density of a row, several targets jointly; `rmse` of the mean;
     `crps` the continuous ranked probability score; `coverage_90` the share of targets within
     the central 90 % interval, which is 0.9 for an honest model. All but `nll` pool the targets.
-    `levels` counts the predictive cdf at the targets, in bins of equal width between 0 and 1.
+    `levels` counts the predictive cdf at the targets, in bins of equal width between 0 and 1. That
+    of counts jumps at each of them: a count is spread over all levels of its jump, so that they are
+    uniform, and intervals hold what they promise, where the model is honest.
     """
 
     def __init__(self) -> None:
         self.num_rows = 0
-        self.levels = np.zeros(LEVEL_BINS, dtype=int)
+        self.levels = np.zeros(LEVEL_BINS)
         self._totals: Counter[str] = Counter()
 
     def add(self, distribution: Predictive, y: np.ndarray) -> None:
@@ -67,13 +69,19 @@ class RegressionScores:
         y = np.asarray(y, dtype=float).reshape(mean.shape)
         # y is within the central interval of probability p where its cdf is within p/2 of one half.
         levels = distribution.cdf(y)
-        from_median = np.abs(levels - 0.5)
-        self.levels += np.histogram(levels, LEVEL_BINS, (0, 1))[0]
+        if isinstance(distribution, CountMixture):
+            jumps = (distribution.cdf(y - 1), levels)
+            edges = np.arange(LEVEL_BINS + 1) / LEVEL_BINS
+            self.levels += np.diff([_share_below(edge, *jumps).sum() for edge in edges])
+            inside = {p: _share_inside(p / 100, *jumps) for p in COVERAGES}
+        else:
+            self.levels += np.histogram(levels, LEVEL_BINS, (0, 1))[0]
+            inside = {p: np.abs(levels - 0.5) <= p / 200 for p in COVERAGES}
         per_row = {
             "nll": -distribution.log_prob(y),
             "squared_error": np.square(mean - y),
             "crps": distribution.crps(y),
-            **{f"coverage_{percent}": from_median <= percent / 200 for percent in COVERAGES},
+            **{f"coverage_{p}": share for p, share in inside.items()},
         }
         self.num_rows += len(y)
         for name, values in per_row.items():
@@ -91,6 +99,16 @@ class RegressionScores:
         by_distance = self.levels[half:] + self.levels[:half][::-1]  # of the median
         inside = np.concatenate([[0], np.cumsum(by_distance)]) / self.levels.sum()
         return np.arange(half + 1) / half, inside
+
+
+def _share_below(level: float, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Which share of the levels between low and high lies below a level."""
+    return np.clip((level - low) / np.maximum(high - low, np.finfo(float).tiny), 0, 1)
+
+
+def _share_inside(p: float, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Which share of the levels between low and high lies in the central interval of p."""
+    return _share_below((1 + p) / 2, low, high) - _share_below((1 - p) / 2, low, high)
 
 
 class ClassificationScores:

@@ -18,6 +18,7 @@ from dvip import (
     open_source,
 )
 from dvip.estimators.base import DeepEstimator
+from dvip.registry import LIKELIHOODS
 from dvip.runtime import precision
 
 ROWS = 96
@@ -279,7 +280,27 @@ class NoErrors(Regression):
     log_expected_power = predictive = expected_log_prob
 
 
-def test_errors_where_they_have_no_use(fitted, tmp_path):
+def takes_errors(name):
+    return getattr(LIKELIHOODS[name], "takes_errors", None)
+
+
+@pytest.mark.parametrize("name", [name for name in LIKELIHOODS if takes_errors(name)])
+def test_likelihoods_that_take_errors(name):
+    model = regressor(likelihood=name, max_iter=50).fit(X, Y, noise_std=ERRORS)
+    std = model.predict(X, return_std=True)[1]
+    at, wider = model.predict(X, return_std=True, noise_std=ERRORS)
+    assert np.isfinite(at).all()
+    assert (wider > np.hypot(std, 0.99 * ERRORS)).all()
+    assert (model.predict_dist(X, ERRORS).std > std).all()
+
+
+@pytest.mark.parametrize("name", [name for name in LIKELIHOODS if takes_errors(name) is False])
+def test_likelihoods_that_take_none(name):
+    with pytest.raises(ValueError, match="cannot use known errors of rows"):
+        regressor(likelihood=name).fit(X, np.round(Y), noise_std=ERRORS)
+
+
+def test_errors_where_they_have_no_use():
     likelihood = regressor(likelihood=NoErrors())
     for arguments in ((X, Y), (ArraySource(X, Y, noise_std=ERRORS),)):
         errors = {"noise_std": ERRORS} if len(arguments) == 2 else {}
