@@ -135,8 +135,11 @@ class ModelBuilder(InputReader):
             )
         return (*flags, False)
 
-    def build_model(self, inputs: np.ndarray) -> DeepModel:
-        """The model at its starting point, for scaled inputs; targets were looked at before."""
+    def build_model(self, inputs: np.ndarray, seed: int | None = None) -> DeepModel:
+        """The model at its starting point, for scaled inputs; targets were looked at before.
+
+        Members of an ensemble differ by their seeds.
+        """
         given = self.likelihood
         auto = isinstance(given, str) and given == "auto"
         likelihood = self._likelihood_of(self._default_likelihood() if auto else given)
@@ -146,7 +149,7 @@ class ModelBuilder(InputReader):
             (*widths, likelihood.num_latents(self._num_outputs)),
             self._make_layer,
             self._propagate_inputs(),
-            self.seed_,
+            self.seed_ if seed is None else seed,
         )
         return DeepModel(network, likelihood.initialise(self._num_outputs))
 

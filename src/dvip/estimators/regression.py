@@ -1,25 +1,31 @@
 """Regression: targets of one number or several, scaled inside; predictive distributions."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import assert_all_finite
 
+from dvip.calibration import Calibration, LeftOut, fit_scale
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
 from dvip.likelihoods import Regression
-from dvip.objectives import DeepModel
-from dvip.prediction import moments, sample_noise
+from dvip.objectives import DeepModel, Ensemble, members_of
+from dvip.prediction import moments, sample_noises
 from dvip.runtime import precision
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
+from dvip.training import Data
 
 __all__ = ["DeepRegressor"]
 
+
+# Means and variances of f for some rows: rows x units x samples.
+Moments = tuple[np.ndarray, np.ndarray]
+Models = Sequence[DeepModel[Regression]]
 
 # Variances, with room to extrapolate, must be numbers.
 MAX_TARGET_SCALE = 1e140
@@ -31,7 +37,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     task: ClassVar[str] = "regression"
     _y_options: ClassVar[Mapping[str, bool]] = {"multi_output": True, "y_numeric": True}
 
-    model_: DeepModel[Regression]
+    model_: DeepModel[Regression] | Ensemble[Regression]
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
 
@@ -146,17 +152,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         >>> lower.shape
         (3,)
         """
-        inputs = self._scaled(X)
-        moments: list[np.ndarray] = []
-        done = 0
-        for pair in self._moments(inputs):
-            if not moments:  # two arrays for all rows, rather than one for each piece first
-                shape = (*pair[0].shape[1:], len(inputs))
-                moments = [np.moveaxis(np.empty(shape, part.dtype), -1, 0) for part in pair]
-            for whole, part in zip(moments, pair, strict=True):
-                whole[done : done + len(part)] = part
-            done += len(pair[0])
-        return self._predictive(*moments)
+        return self._calibrated(self._predicted(self._scaled(X), members_of(self.model_)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.
@@ -173,8 +169,9 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             Only with `return_std`.
         """
         means, stds = [], []
-        for piece in self._moments(self._scaled(X)):  # of which nothing else is kept
-            distribution = self._predictive(*piece)
+        models = members_of(self.model_)
+        for piece in self._moments(self._scaled(X), models):  # of which nothing else is kept
+            distribution = self._calibrated(self._predictive(piece, models))
             means.append(distribution.mean)
             if return_std:
                 stds.append(distribution.std)
@@ -198,7 +195,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """
         latent = self._draw_latent(n, random_state)
         scaler, shape = self.target_scaler_, self.target_shape_
-        likelihood = self.model_.likelihood
+        likelihood = members_of(self.model_)[0].likelihood
 
         def functions(X: Any) -> np.ndarray:
             values = likelihood.function_values(latent(X), scaler.mean, scaler.scale)
@@ -206,19 +203,64 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
         return functions
 
-    def _moments(self, inputs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Means and variances of f, rows x units x samples, on the model's scale, in pieces."""
+    def _moments(self, inputs: np.ndarray, models: Models) -> Iterator[list[Moments]]:
+        """Of each model, means and variances of f, rows x units x samples, in pieces."""
         with precision(self.precision):
-            noise = sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
-            for mean, variance in moments(self.model_.network, inputs, noise):
-                yield np.moveaxis(mean, 2, 0), np.moveaxis(variance, 2, 0)
+            seeds = [self._member_seed(index) for index in range(len(models))]
+            noises = sample_noises(models, self.n_predictive_samples, seeds)
+            for piece in moments(models, inputs, noises):
+                yield [(np.moveaxis(mean, 2, 0), np.moveaxis(var, 2, 0)) for mean, var in piece]
 
-    def _predictive(self, mean: np.ndarray, variance: np.ndarray) -> Predictive:
+    def _predicted(self, inputs: np.ndarray, models: Models) -> Predictive:
+        """What these models predict for scaled inputs, before it is calibrated."""
+        joined: list[Moments] = []
+        done = 0
+        for piece in self._moments(inputs, models):
+            if not joined:  # arrays for all rows, rather than one for each piece first
+                joined = [_room_for(len(inputs), *pair) for pair in piece]
+            for whole, part in zip(joined, piece, strict=True):
+                for all_rows, rows in zip(whole, part, strict=True):
+                    all_rows[done : done + len(rows)] = rows
+            done += len(piece[0][0])
+        return self._predictive(joined, models)
+
+    def _predictive(self, moments: list[Moments], models: Models) -> Predictive:
         scaler = self.target_scaler_
-        distribution = self.model_.likelihood.predictive(mean, variance, scaler.mean, scaler.scale)
+        distribution = Predictive.mixture(
+            [
+                model.likelihood.predictive(mean, variance, scaler.mean, scaler.scale)
+                for model, (mean, variance) in zip(models, moments, strict=True)
+            ]
+        )
         return distribution if self.target_shape_ else distribution.target(0)
+
+    def _calibrated(self, distribution: Predictive) -> Predictive:
+        if not hasattr(self, "calibration_"):
+            return distribution
+        calibration = self.calibration_
+        return distribution.rescaled(
+            calibration.scale, calibration.tail_weight, calibration.tail_scale
+        )
+
+    def _fitted_calibration(self, data: Data) -> Calibration:
+        models, scaler = members_of(self.model_), self.target_scaler_
+        left_out = []
+        for without, rows in self._left_out_rows(data):
+            prediction = self._predicted(rows.inputs, [models[index] for index in without])
+            y = self._regression().inverse(rows.targets * scaler.scale + scaler.mean)
+            left_out.append(
+                LeftOut(prediction, y.reshape(len(y), *self.target_shape_), rows.weights)
+            )
+        return fit_scale(left_out)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _room_for(num_rows: int, mean: np.ndarray, variance: np.ndarray) -> Moments:
+    """Empty arrays for the moments of all rows, of which these are some."""
+    shape = (*mean.shape[1:], num_rows)
+    first, second = (np.empty(shape, part.dtype) for part in (mean, variance))
+    return np.moveaxis(first, -1, 0), np.moveaxis(second, -1, 0)

@@ -93,6 +93,12 @@ class Regression(Likelihood):
         """
         return targets
 
+    def inverse(
+        self, transformed: Float[np.ndarray, "rows outputs"]
+    ) -> Float[np.ndarray, "rows outputs"]:
+        """The user's targets, from what `transform` made of them."""
+        return transformed
+
     @abc.abstractmethod
     def predictive(
         self,

@@ -7,7 +7,7 @@ number of rows: cross-validation folds share one compilation.
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -23,6 +23,7 @@ from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.runtime import random_key
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.placement import ALONE, Placement, placement
+from dvip.training.schedule import Clock, Schedule, Validation
 from dvip.training.step import Piece, Progress, compiled_advance, compiled_noise, start
 
 __all__ = [
@@ -58,11 +59,12 @@ class TrainingSettings:
     seed: int
     # The share of the steps over which the weight of the KL rises to 1.
     kl_warm_up: float = 0.0
+    # Steps of the first cycle of the learning rate; there is one cycle by default.
+    first_cycle: int | None = None
 
-    def learning_rates(self, steps: np.ndarray) -> np.ndarray:
-        """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
-        progress = np.minimum(steps / self.max_iter, 1.0)
-        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * progress))
+    def of_member(self, seed: int, batch_size: int) -> "TrainingSettings":
+        """The same with a seed of its own, and with batches that all members can have."""
+        return replace(self, seed=seed, batch_size=batch_size)
 
     def kl_weights(self, steps: np.ndarray) -> np.ndarray:
         """Rising linearly from 0 to 1 over the warm-up."""
@@ -99,6 +101,11 @@ class TrainingResult:
     model: DeepModel
     bounds: Float[np.ndarray, " pieces"]
     steps_per_bound: int
+    # Steps that were made, and the ends of the cycles of the learning rate.
+    num_steps: int
+    ends: tuple[int, ...]
+    # Steps and scores on left-out rows, if there were any; the model is that of the best.
+    scores: Float[np.ndarray, "scores 2"]
 
 
 class TrainingDiverged(RuntimeError):
@@ -134,15 +141,22 @@ class Trainer:
         batch_size: int,
         num_steps: int,
         place: Placement = ALONE,
+        validation: Validation | None = None,
     ):
         place.check_batch_size(batch_size)
         self.settings, self.place, self.num_steps = settings, place, num_steps
+        self.schedule = Schedule.of(
+            settings.learning_rate, settings.max_iter, num_steps, settings.first_cycle
+        )
+        self.validation = validation
         parameters, self.fixed = split_trainable(model)
         self.state = start(parameters)
         self.bounds: list[float] = []
         self._unravel = ravel_pytree(parameters)[1]
         self._advance, self._draw_noise = compiled_advance(place), compiled_noise(place)
         self._noise_shape = (num_steps, settings.num_samples, batch_size // place.num_parts)
+        row_samples = num_steps * settings.num_samples * batch_size
+        self._pieces_between = validation.pieces_between(row_samples) if validation else 0
         self._key = place.everywhere(random_key(settings.seed, impl="rbg"))
 
     def advance(
@@ -179,54 +193,108 @@ class Trainer:
         """The steps whose bounds are known; what the last piece has too many does not count."""
         return min(len(self.bounds) * self.num_steps, self.settings.max_iter)
 
+    def to_be_judged(self, step: int) -> bool:
+        """Whether the left-out rows are to be scored after this step."""
+        if self.validation is None:
+            return False
+        whole = step // self.num_steps % self._pieces_between == 0
+        return whole or step >= self.schedule.cycle(step - 1)[1]
+
+    def judge(self, step: int) -> None:
+        """Scores the left-out rows. A cycle that ends here and brought nothing was the last."""
+        assert self.validation is not None  # or nothing is to be judged
+        parameters = self.place.here(self.state.parameters)
+        score = self.validation.score(combine(parameters, self.place.here(self.fixed)))
+        score = self.place.of_first_process(score)
+        step = min(step, self.settings.max_iter)
+        self.validation.note(step, float(score), ravel_pytree(parameters)[0])
+        begin, end = self.schedule.cycle(step - 1)
+        if step == end and not self.validation.improved(begin, end):
+            self.schedule.end_at(end)
+
     @property
     def stays_finite(self) -> bool:
         """Whether the last bound that is known is a number."""
         return not self.bounds or bool(np.isfinite(self.bounds[-1]))
 
     def result(self) -> TrainingResult:
-        """What was trained; an error that holds the last finite model if the bound is not."""
+        """What was trained: the best by the left-out rows, or the last.
+
+        An error that holds the last finite model if there is none that was judged, and the bound is
+        not finite.
+        """
+        if self.validation is not None and np.isfinite(self.validation.best_score):
+            return self._result_with(self._unravel(jnp.asarray(self.validation.best)))
         if bool(self.state.finite):
             return self._result_with(self.state.parameters)
         last_finite = self._result_with(self._unravel(self.state.last_finite))
         raise TrainingDiverged(int(self.state.step), last_finite)
 
     def _result_with(self, parameters: DeepModel) -> TrainingResult:
-        model = self.place.here(combine(parameters, self.fixed))
-        return TrainingResult(model, np.array(self.bounds), self.num_steps)
+        return TrainingResult(
+            self.place.here(combine(parameters, self.fixed)),
+            np.array(self.bounds),
+            self.num_steps,
+            self.steps_done,
+            tuple(self.schedule.ends),
+            self._scores(),
+        )
+
+    def _scores(self) -> Float[np.ndarray, "scores 2"]:
+        scores = self.validation.scores if self.validation else []
+        return np.array(scores, dtype=np.float64).reshape(-1, 2)
 
     def checkpoint(self, training: Mapping[str, Any]) -> Checkpoint:
         """All that a continuation needs, once the bounds of all pieces are recorded."""
         arrays = {**arrays_of_tree("state", self.state), **arrays_of_tree("fixed", self.fixed)}
         arrays["bounds"] = np.array(self.bounds)
+        arrays["ends"] = np.array(self.schedule.ends)
+        if self.validation is not None:
+            arrays["scores"] = self._scores()
+            if self.validation.best is not None:
+                arrays["best"] = self.validation.best
         return Checkpoint(self.steps_done, training, arrays)
 
     def begin(self, checkpoints: CheckpointFolder | None, training: Mapping[str, Any]) -> None:
         """Takes up the newest checkpoint, if there is one, in all processes."""
-        bounds = np.zeros(0)
         if checkpoints is not None:
             checkpoints.check(training)
             if checkpoints.resumed is not None:
-                bounds = self._restore(checkpoints.resumed)
+                self._restore(checkpoints.resumed)
         # Only the first process reads checkpoints; the others first need to know how long they are.
-        num_bounds = int(self.place.of_first_process(np.int32(len(bounds))))
-        bounds = np.resize(bounds, num_bounds).astype(self.state.last_finite.dtype)
-        state, fixed, bounds = self.place.of_first_process((self.state, self.fixed, bounds))
+        scores, best = self._scores(), np.zeros(self.state.last_finite.shape)
+        if self.validation is not None and self.validation.best is not None:
+            best = self.validation.best
+        lists = [np.array(self.bounds), np.array(self.schedule.ends, np.int32), scores.ravel()]
+        lengths = self.place.of_first_process(np.array([len(numbers) for numbers in lists]))
+        numbers = [np.resize(part, length) for part, length in zip(lists, lengths, strict=True)]
+        state, fixed, numbers, best = self.place.of_first_process(
+            (self.state, self.fixed, numbers, best.astype(self.state.last_finite.dtype))
+        )
         self.state, self.fixed = self.place.everywhere((state, fixed))
-        self.bounds = np.asarray(bounds).tolist()
+        self.bounds = np.asarray(numbers[0]).tolist()
+        self.schedule.ends = np.asarray(numbers[1]).tolist()
+        if self.validation is not None and len(numbers[2]):
+            pairs = np.asarray(numbers[2]).reshape(-1, 2).tolist()
+            self.validation.scores = [(int(step), score) for step, score in pairs]
+            self.validation.best = np.asarray(best)
 
-    def _restore(self, checkpoint: Checkpoint) -> np.ndarray:
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        arrays = checkpoint.arrays
         try:
-            self.state = tree_from_arrays("state", self.state, checkpoint.arrays)
-            self.fixed = tree_from_arrays("fixed", self.fixed, checkpoint.arrays)
-            bounds = checkpoint.arrays["bounds"]
-            if int(self.state.step) != checkpoint.training["steps_at_once"] * len(bounds):
-                raise ValueError(f"{len(bounds)} bounds, {int(self.state.step)} steps.")
+            self.state = tree_from_arrays("state", self.state, arrays)
+            self.fixed = tree_from_arrays("fixed", self.fixed, arrays)
+            self.bounds = arrays["bounds"].tolist()
+            if int(self.state.step) != checkpoint.training["steps_at_once"] * len(self.bounds):
+                raise ValueError(f"{len(self.bounds)} bounds, {int(self.state.step)} steps.")
+            if "ends" in arrays:  # version 0.1.0 had one cycle
+                self.schedule.restore(arrays["ends"])
+            if self.validation is not None:
+                self.validation.restore(arrays, self.state.last_finite.shape)
         except (KeyError, ValueError) as error:
             raise CheckpointError(
                 f"The checkpoint of step {checkpoint.step:,} is of another model: {error}"
             ) from error
-        return bounds
 
 
 def _steps_at_once(
@@ -250,63 +318,85 @@ def train(
     on_progress: Callable[[int, float], None] = lambda steps, bound: None,
     checkpoints: CheckpointFolder | None = None,
     identity: Mapping[str, Any] | None = None,
+    *,
+    validation: Validation | None = None,
+    clock: Clock | None = None,
+    signals: Any = None,
 ) -> TrainingResult:
     """Maximises the bound. `on_progress` hears the steps done and the latest bound.
 
     With `checkpoints` it goes on from the latest of them, and Ctrl-C and SIGTERM take effect once
     one more is written. `identity` says which model on which data: only checkpoints of the same
-    identity, settings and shapes are used.
+    identity, settings and shapes are used. With a `validation`, the model is the best by its
+    left-out rows; with a `clock`, the training is shortened to the time that there is. `signals`
+    tell whether to stop: those of the process, unless others are given.
     """
     place = placement()
     batch_size = min(settings.batch_size, data.num_rows)
     num_steps = _steps_at_once(model, data, batch_size, settings)
-    trainer = Trainer(model, settings, batch_size, num_steps, place)
+    trainer = Trainer(model, settings, batch_size, num_steps, place, validation)
     training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
     trainer.begin(checkpoints, training)
+    schedule = trainer.schedule
 
     def record(progress: Progress | None) -> None:
         if progress is not None:
             trainer.record(progress)
+            if clock is not None:
+                clock.piece_done()
         if trainer.bounds:
             on_progress(trainer.steps_done, trainer.bounds[-1])
 
     def read(first: int) -> Batch:
         return data.batches(settings.seed, first, num_steps, batch_size, place.part)
 
+    def shorten(step: int) -> None:
+        """Within the time that there is, as the first process measures it."""
+        if clock is not None:
+            schedule.shorten(step, num_steps, clock.pieces_left() - (pending is not None))
+            schedule.end_at(int(place.of_first_process(np.int32(schedule.end))))
+
     record(None)
     pending, told = None, None
-    firsts = range(len(trainer.bounds) * num_steps, settings.max_iter, num_steps)
+    firsts = range(len(trainer.bounds) * num_steps, schedule.end, num_steps)
     with (
         place.noticing_lost_processes(),
         # Between two pieces nothing is under way: an exit amid a piece may crash.
-        HeldBackSignals(*STOPPING_SIGNALS) as signals,
+        signals or HeldBackSignals(*STOPPING_SIGNALS) as signals,
         closing(read_ahead(read, firsts)) as pieces,
     ):
         for first, batches in zip(firsts, pieces, strict=True):
-            steps = np.arange(first, first + num_steps)
-            schedule = (settings.learning_rates(steps), settings.kl_weights(steps))
+            shorten(first)
+            if first >= schedule.end:
+                break
+            steps, end = np.arange(first, first + num_steps), first + num_steps
+            rates = (schedule.learning_rates(steps), settings.kl_weights(steps))
             wanted = signals.noted is not None
-            progress = trainer.advance(batches, np.int32(first), data.num_rows, *schedule, wanted)
+            progress = trainer.advance(batches, np.int32(first), data.num_rows, *rates, wanted)
             if pending is not None:
                 record(pending)
             if not trainer.stays_finite:
+                pending = None
                 break
             # Several processes stop where all know of it: what one wants is told a piece later.
             stops = place.stops(told, signals.noted is not None)
             pending, told = progress, progress.stop
-            ends = first == firsts[-1]
-            if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
+            judged = trainer.to_be_judged(end)
+            kept = checkpoints is not None and (end >= schedule.end or checkpoints.due(end))
+            if stops or judged or kept:
                 record(pending)
-                # Not a number: all processes end in the next turn.
-                if checkpoints is not None and trainer.stays_finite:
-                    checkpoints.write(trainer.checkpoint(training))
                 pending = None
+                # Not a number: all processes end in the next turn.
+                if judged and trainer.stays_finite:
+                    trainer.judge(end)
+                    kept = kept or (checkpoints is not None and end >= schedule.end)
+                if checkpoints is not None and (kept or stops) and trainer.stays_finite:
+                    checkpoints.write(trainer.checkpoint(training))
                 if stops:
                     signals.deliver()
                     place.stopped()
-        else:
-            if pending is not None:
-                record(pending)
+        if pending is not None:
+            record(pending)
     return trainer.result()
 
 
