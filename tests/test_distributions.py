@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
-import dvip.distributions
-from dvip import GaussianMixture, Predictive
+import dvip.distributions.gaussian_mixture
+from dvip import CountMixture, GaussianMixture, LogNormalMixture, Predictive
 
 RANDOM = np.random.default_rng(1)
 ROWS, COMPONENTS = 4, 6
@@ -205,7 +205,7 @@ def test_parts_of_the_variance(mixture):
 def test_crps_in_blocks(monkeypatch):
     whole = SEVERAL.crps(5.0)
     for pairs in (1, 3 * COMPONENTS**2):
-        monkeypatch.setattr(dvip.distributions, "MAX_PAIRS", pairs)
+        monkeypatch.setattr(dvip.distributions.gaussian_mixture, "MAX_PAIRS", pairs)
         np.testing.assert_allclose(SEVERAL.crps(5.0), whole, rtol=1e-13)
 
 
@@ -274,3 +274,151 @@ def test_one_component_is_a_gaussian():
         z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - 1 / np.sqrt(np.pi)
     )
     np.testing.assert_allclose(mixture.crps(3.0), crps)
+
+
+# Components of different probabilities.
+
+
+def weighted(mixture):
+    weights = RANDOM.uniform(size=COMPONENTS)
+    return GaussianMixture(
+        mixture.means, mixture.function_variances, mixture.noise_variance, weights / weights.sum()
+    )
+
+
+def repeated(mixture, times):
+    """The equally weighted mixture with that many copies of each component."""
+    noise = np.broadcast_to(mixture._noise, mixture.shape)
+    parts = (mixture.means, mixture.function_variances, noise)
+    return GaussianMixture(*(np.repeat(part, times, axis=-1) for part in parts))
+
+
+def numbers(mixture):
+    """What a mixture tells, but for draws."""
+    y = 4.3
+    quantities = (mixture.mean, mixture.std, *mixture.variance_parts(), mixture.log_prob(y))
+    return (*quantities, mixture.cdf(y), mixture.quantile(0.3), mixture.crps(y))
+
+
+def assert_equal_numbers(one, other):
+    for first, second in zip(numbers(one), numbers(other), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-9)
+
+
+@all_mixtures
+def test_weights_are_like_copies_of_components(mixture):
+    times = np.array([1, 3, 2, 1, 4, 1])
+    parts = (mixture.means, mixture.function_variances, mixture.noise_variance)
+    assert_equal_numbers(GaussianMixture(*parts, times / times.sum()), repeated(mixture, times))
+
+
+def test_weighted_samples():
+    mixture = weighted(SEVERAL)
+    draws = mixture.sample(MANY, random_state=0)
+    assert (np.abs(draws.mean(axis=0) - mixture.mean) < 5 * mixture.std / np.sqrt(MANY)).all()
+    share = (draws <= 5.0).mean(axis=0)
+    assert (np.abs(share - mixture.cdf(5.0)) < 2.5 / np.sqrt(MANY)).all()
+
+
+@all_mixtures
+def test_models_are_mixed_with_equal_weights(mixture):
+    shape = (*mixture.shape[:-1], 2)
+    other = GaussianMixture(np.zeros(shape), np.ones(shape), np.full(shape[1:-1], 0.5))
+    for first in (mixture, weighted(mixture)):
+        both = Predictive.mixture([first, other])
+        assert both.shape == (*mixture.shape[:-1], COMPONENTS + 2)
+        np.testing.assert_allclose(both.mean, 0.5 * first.mean, rtol=1e-12)
+        np.testing.assert_allclose(
+            both.cdf(4.0), 0.5 * (first.cdf(4.0) + other.cdf(4.0)), rtol=1e-12
+        )
+    same = Predictive.mixture([mixture, mixture])
+    assert same.weights is None
+    assert_equal_numbers(same, mixture)
+    assert Predictive.mixture([mixture]) is mixture
+
+
+@all_mixtures
+def test_rescaled(mixture):
+    wide = mixture.rescaled(1.7)
+    np.testing.assert_allclose(wide.mean, mixture.mean, rtol=1e-12)
+    np.testing.assert_allclose(wide.std, 1.7 * mixture.std, rtol=1e-12)
+    distance = mixture.quantile(0.2) - mixture.mean
+    np.testing.assert_allclose(wide.quantile(0.2), mixture.mean + 1.7 * distance, rtol=1e-9)
+    tailed = mixture.rescaled(1.7, tail_weight=0.1, tail_scale=3.0)
+    np.testing.assert_allclose(tailed.mean, mixture.mean, rtol=1e-12)
+    tail = stats.norm(mixture.mean, 3 * wide.std)
+    np.testing.assert_allclose(tailed.cdf(7.0), 0.9 * wide.cdf(7.0) + 0.1 * tail.cdf(7.0))
+    np.testing.assert_allclose(
+        np.square(tailed.std), (0.9 + 0.1 * 9) * np.square(wide.std), rtol=1e-12
+    )
+
+
+POSITIVE = LogNormalMixture(
+    GaussianMixture(
+        RANDOM.normal(size=(ROWS, 2, 3)), RANDOM.uniform(0.1, 0.5, (ROWS, 2, 3)), np.full(2, 0.2)
+    )
+)
+COUNTS = CountMixture(
+    RANDOM.uniform(0.5, 9, (ROWS, 2, 3)),
+    np.array([2.0, 5.0])[None, :, None],
+    np.array([0.2, 0.5, 0.3]),
+)
+
+
+def test_a_log_normal_distribution():
+    one = GaussianMixture(np.array([[0.4]]), np.array([[0.3]]), np.array(0.2))
+    log_normal, exact = LogNormalMixture(one), stats.lognorm(np.sqrt(0.5), scale=np.exp(0.4))
+    np.testing.assert_allclose(log_normal.mean, exact.mean())
+    np.testing.assert_allclose(log_normal.std, exact.std())
+    np.testing.assert_allclose(log_normal.log_prob(1.3), exact.logpdf(1.3))
+    np.testing.assert_allclose(log_normal.quantile(0.2), exact.ppf(0.2))
+    assert log_normal.cdf(-1.0) == log_normal.cdf(0.0) == 0
+    assert log_normal.log_prob(0.0) == -np.inf
+    for y in (-1.0, 0.7, 5.0):
+        expected = quad(lambda x, y=y: (exact.cdf(x) - (x >= y)) ** 2, min(y, 0), 60, points=[0, y])
+        np.testing.assert_allclose(log_normal.crps(y), expected[0], rtol=1e-6)
+    wide = POSITIVE.rescaled(2.0)
+    np.testing.assert_allclose(wide.logs.std, 2 * POSITIVE.logs.std)
+
+
+def test_counts():
+    k = np.array([2.0, 5.0])[:, None]
+    exact = stats.nbinom(k, k / (k + COUNTS.rates))
+    weights = COUNTS.weights
+    np.testing.assert_allclose(COUNTS.mean, exact.mean() @ weights)
+    for y in (0, 3, 12):
+        np.testing.assert_allclose(COUNTS.cdf(y), exact.cdf(y) @ weights)
+        joint = exact.pmf(y).prod(axis=1) @ weights
+        np.testing.assert_allclose(COUNTS.log_prob(y), np.log(joint))
+    assert (COUNTS.log_prob(1.5) == -np.inf).all()
+    assert (COUNTS.cdf(-0.5) == 0).all()
+    poisson = CountMixture(np.array([[3.0], [4_000.0]]))
+    exact = stats.poisson([3.0, 4_000.0])
+    for p in (1e-3, 0.5, 0.99):
+        assert np.array_equal(poisson.quantile(p), exact.ppf(p))
+    np.testing.assert_allclose(poisson.std, exact.std())
+    np.testing.assert_allclose(poisson.log_prob([2, 4_100]), exact.logpmf([2, 4_100]))
+    with pytest.raises(NotImplementedError, match="CountMixture cannot be changed"):
+        poisson.rescaled(2.0)
+
+
+@pytest.mark.parametrize("y", [-2.0, 0.0, 3.0, 3.4, 40.0, 4_050.0])
+def test_crps_of_counts(y):
+    """The sum over all counts, each of a width of one; wide distributions in blocks."""
+    rates = np.array([[3.0, 5.0], [4_000.0, 4_300.0]])
+    found = CountMixture(rates).crps(y)
+    counts = np.arange(-10, 10_000)
+    cdf = np.mean(stats.poisson(rates[..., None]).cdf(counts), axis=1)
+    share = np.clip(y - counts, 0, 1)  # of [n, n + 1) that lies below y
+    expected = (share * cdf**2 + (1 - share) * (1 - cdf) ** 2).sum(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("distribution", [POSITIVE, COUNTS], ids=["log-normal", "counts"])
+def test_other_families_are_mixed(distribution):
+    both = Predictive.mixture([distribution, distribution])
+    for first, second in zip(numbers(both), numbers(distribution), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-9)
+    alone = distribution.target(1)
+    np.testing.assert_allclose(alone.crps(3.0), distribution.crps(3.0)[:, 1], rtol=1e-9)
+    np.testing.assert_allclose(alone.quantile(0.3), distribution.quantile(0.3)[:, 1], rtol=1e-9)

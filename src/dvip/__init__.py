@@ -15,10 +15,12 @@ _HOMES = {
     "CheckpointError": "dvip.persistence",
     "CheckpointWarning": "dvip.training",
     "Classification": "dvip.likelihoods",
+    "CountMixture": "dvip.distributions",
     "ExtrapolationWarning": "dvip.estimators.inputs",
     "GaussianMixture": "dvip.distributions",
     "ImplicitProcess": "dvip.processes",
     "Likelihood": "dvip.likelihoods",
+    "LogNormalMixture": "dvip.distributions",
     "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
     "Predictive": "dvip.distributions",
@@ -35,7 +37,7 @@ _HOMES = {
 if TYPE_CHECKING:
     __version__: str
 
-    from dvip.distributions import GaussianMixture, Predictive
+    from dvip.distributions import CountMixture, GaussianMixture, LogNormalMixture, Predictive
     from dvip.estimators import load
     from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
     from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from examples import TINY, regression_data
 
-from dvip import DVIPRegressor, GaussianMixture, distributions
+from dvip import DVIPRegressor, GaussianMixture
+from dvip.distributions import predictive
 from dvip.estimators import scales
 from dvip.estimators.scales import Standardiser, decided_by_one_row, merge_duplicates
 from dvip.prediction import MAX_INPUT_NUMBERS, rows_at_once
@@ -65,14 +66,14 @@ def test_a_distribution_in_parts(shape, monkeypatch):
             )
 
         whole = results()
-        monkeypatch.setattr(distributions, "MAX_COMPONENTS", 70)
+        monkeypatch.setattr(predictive, "MAX_COMPONENTS", 70)
         for one, other in zip(whole, results(), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
         monkeypatch.undo()
 
 
 def test_a_distribution_is_not_copied(monkeypatch):
-    monkeypatch.setattr(distributions, "MAX_COMPONENTS", 20_000)
+    monkeypatch.setattr(predictive, "MAX_COMPONENTS", 20_000)
     means = RANDOM.normal(size=(1_000, 10, 100))
     distribution = GaussianMixture(means, np.ones_like(means), np.ones(10))
     for question in (

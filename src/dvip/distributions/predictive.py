@@ -1,22 +1,21 @@
-"""What a regression user gets: the predictive distribution of y for each row, a mixture.
+"""The protocol of a predictive distribution: a mixture of components for each row.
 
 Equation 9 of the paper with the noise of the data added, on the scale of the user's targets.
 """
 
 import abc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
-__all__ = ["GaussianMixture", "Predictive", "VarianceParts"]
+__all__ = ["Components", "Predictive", "Rows", "VarianceParts", "concatenated_weights"]
 
-# Components, and pairs of them for the CRPS, that a method computes with at once.
-MAX_COMPONENTS = MAX_PAIRS = 2_000_000
+# Components that a method computes with at once.
+MAX_COMPONENTS = 2_000_000
 # Quantiles of a CRPS that is not in closed form.
 NUM_QUANTILES = 200
 
@@ -32,11 +31,15 @@ class VarianceParts(NamedTuple):
 
 
 class Predictive(abc.ABC):
-    """An equally weighted mixture of R components for each row, or for each row and target.
+    """A mixture of R components for each row, or for each row and target.
 
-    A family of components says how they are distributed, in the methods whose names begin with
-    `_component`: each gives an array with a last axis for the components.
+    The components are equally probable, or have `weights` that are the same in all rows. A family
+    of components says how they are distributed, in the methods whose names begin with `_component`:
+    each gives an array with a last axis for the components.
     """
+
+    # Probabilities of the components; none if they are equal.
+    weights: Float[np.ndarray, " components"] | None = None
 
     @property
     @abc.abstractmethod
@@ -77,6 +80,48 @@ class Predictive(abc.ABC):
     def _rows(self, rows: slice) -> Self:
         """The distribution of some of the rows."""
 
+    @staticmethod
+    def mixture(parts: Sequence["Predictive"]) -> "Predictive":
+        """One distribution of the predictions of several models for the same rows.
+
+        Parameters
+        ----------
+        parts : sequence of Predictive
+            Of one family. Each counts the same, however many components it has.
+
+        Returns
+        -------
+        Predictive
+            With the components of all of them.
+        """
+        return parts[0]._joined(parts) if len(parts) > 1 else parts[0]
+
+    def _joined(self, parts: Sequence[Any]) -> Self:
+        """The mixture of several distributions of this family, of which this is the first."""
+        del parts
+        raise NotImplementedError(f"{type(self).__name__} has no _joined, to mix several models.")
+
+    def rescaled(self, scale: float, tail_weight: float = 0.0, tail_scale: float = 1.0) -> Self:
+        """A wider or narrower distribution with the same mean, and with a tail: calibration.
+
+        Parameters
+        ----------
+        scale : float
+            All deviations of y from its mean are multiplied by it.
+        tail_weight : float, default 0.0
+            The probability of one further component, a Gaussian around the mean.
+        tail_scale : float, default 1.0
+            Its standard deviation, in standard deviations of the distribution without it.
+
+        Returns
+        -------
+        Predictive
+            Of a `LogNormalMixture`, the distribution of log y is rescaled. A `CountMixture` cannot
+            be: counts are whole numbers.
+        """
+        del scale, tail_weight, tail_scale
+        raise NotImplementedError(f"The scale of a {type(self).__name__} cannot be changed.")
+
     @abc.abstractmethod
     def _component_log_density(self, y: Components) -> Components: ...
 
@@ -108,6 +153,12 @@ class Predictive(abc.ABC):
         return np.concatenate(
             [function(self._rows(rows), *(array[rows] for array in arrays)) for rows in parts]
         )
+
+    def _average(self, components: np.ndarray, **options: Any) -> np.ndarray:
+        """The mean over the components, which are the last axis."""
+        if self.weights is None:
+            return np.mean(components, axis=-1, **options)
+        return np.matmul(components, self.weights)
 
     @property
     def std(self) -> Rows:
@@ -147,6 +198,8 @@ class Predictive(abc.ABC):
             log_density = part._component_log_density(y)
             if log_density.ndim == 3:
                 log_density = log_density.sum(axis=1)
+            if part.weights is not None:
+                return logsumexp(log_density, axis=-1, b=part.weights)
             return logsumexp(log_density, axis=-1) - np.log(log_density.shape[-1])
 
         return self._in_parts(log_prob, self._aligned(y))
@@ -164,7 +217,7 @@ class Predictive(abc.ABC):
         """
 
         def cdf(part: Predictive, y: np.ndarray) -> np.ndarray:
-            return np.mean(part._component_cdf(y), axis=-1)
+            return part._average(part._component_cdf(y))
 
         return self._in_parts(cdf, self._aligned(y))
 
@@ -204,7 +257,7 @@ class Predictive(abc.ABC):
         def excess_and_density(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             density = np.exp(self._component_log_density(y[..., None]))
             cdf = self._component_cdf(y[..., None])
-            return np.mean(cdf, axis=-1) - p, np.mean(density, axis=-1)
+            return self._average(cdf) - p, self._average(density)
 
         # The mixture's quantile lies between those of its components.
         return _increasing_root(excess_and_density, quantiles.min(axis=-1), quantiles.max(axis=-1))
@@ -272,7 +325,10 @@ class Predictive(abc.ABC):
         if not (isinstance(n, int | np.integer) and n >= 0):
             raise ValueError(f"n={n!r} must be a whole number of draws.")
         random = check_random_state(random_state)
-        index = random.randint(self.shape[-1], size=(n, self.shape[0]))
+        if self.weights is None:
+            index = random.randint(self.shape[-1], size=(n, self.shape[0]))
+        else:
+            index = random.choice(self.shape[-1], size=(n, self.shape[0]), p=self.weights)
         index = index.reshape(n, self.shape[0], *(1,) * (len(self.shape) - 1))
 
         def chosen(components: np.ndarray) -> np.ndarray:
@@ -281,117 +337,12 @@ class Predictive(abc.ABC):
         return self._component_sample(chosen, random)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class GaussianMixture(Predictive):
-    """A mixture of Gaussians for each row, or for each row and target.
-
-    The last axis of `means` and `function_variances` holds the components. The noise is what would
-    remain if the function were known: one variance for each target, or one for each row, target and
-    component; it is added to the components' variances.
-    """
-
-    means: Components
-    function_variances: Components
-    noise_variance: Float[np.ndarray, "..."]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows, targets if there is an axis for them, and components."""
-        return self.means.shape
-
-    @property
-    def _noise(self) -> Float[np.ndarray, "..."]:
-        """With an axis for the components."""
-        noise = np.asarray(self.noise_variance, dtype=float)
-        return noise if noise.ndim == self.means.ndim else noise[..., None]
-
-    @property
-    def _stds(self) -> Components:
-        return np.sqrt(self.function_variances + self._noise)
-
-    @property
-    def mean(self) -> Rows:
-        """The mean of y."""
-        return np.mean(self.means, axis=-1, dtype=float)
-
-    def variance_parts(self) -> VarianceParts:
-        """The variance of y as noise of the data and uncertainty of the function.
-
-        Law of total variance: the function's part is the mean of the components' variances plus
-        the variance of their means.
-        """
-        within = np.mean(self.function_variances, axis=-1, dtype=float)
-        function = within + np.var(self.means, axis=-1, dtype=float)
-        return VarianceParts(np.broadcast_to(self._noise.mean(axis=-1), function.shape), function)
-
-    def target(self, index: int) -> "GaussianMixture":
-        """The distribution of one of several targets alone, without an axis for targets."""
-        noise = np.asarray(self.noise_variance)
-        if noise.ndim == self.means.ndim:
-            noise = np.broadcast_to(noise, self.means.shape)[:, index]
-        elif noise.ndim:
-            noise = noise[index]
-        return GaussianMixture(self.means[:, index], self.function_variances[:, index], noise)
-
-    def _rows(self, rows: slice) -> "GaussianMixture":
-        noise = np.asarray(self.noise_variance)
-        if noise.ndim == self.means.ndim:
-            noise = np.broadcast_to(noise, self.means.shape)[rows]
-        return GaussianMixture(self.means[rows], self.function_variances[rows], noise)
-
-    def _component_log_density(self, y: Components) -> Components:
-        stds = self._stds
-        standardised = (y - self.means) / stds
-        return -0.5 * np.square(standardised) - np.log(stds) - 0.5 * np.log(2 * np.pi)
-
-    def _component_cdf(self, y: Components) -> Components:
-        return ndtr((y - self.means) / self._stds)
-
-    def _component_quantile(self, p: float) -> Components:
-        return self.means + ndtri(p) * self._stds
-
-    def _component_sample(
-        self, chosen: Callable[[np.ndarray], np.ndarray], random: np.random.RandomState
-    ) -> np.ndarray:
-        noise = np.broadcast_to(self._noise, self.means.shape)
-        means, variances = chosen(self.means), chosen(self.function_variances) + chosen(noise)
-        return means + np.sqrt(variances) * random.standard_normal(means.shape)
-
-    def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
-        """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2, in closed form."""
-        return self._in_parts(GaussianMixture._crps, self._aligned(y))
-
-    def _crps(self, y: Components) -> Rows:
-        num_components = self.means.shape[-1]
-        means = self.means.reshape(-1, num_components)
-        stds = self._stds.reshape(-1, num_components)
-        y = y.reshape(-1, 1)
-        # E|Y - Y'| is a mean over pairs of components: each with itself, the others counted twice.
-        spread = _mean_absolute(np.zeros_like(means), np.sqrt(2) * stds).sum(axis=1)
-        first, second = np.triu_indices(num_components, k=1)
-        rows_at_once = max(1, MAX_PAIRS // num_components**2)
-        for start in range(0, len(means), rows_at_once):
-            rows = slice(start, start + rows_at_once)
-            differences = means[rows, first] - means[rows, second]
-            scales = np.hypot(stds[rows, first], stds[rows, second])
-            spread[rows] += 2 * _mean_absolute(differences, scales).sum(axis=1)
-        score = _mean_absolute(y - means, stds).mean(axis=1) - 0.5 * spread / num_components**2
-        return score.reshape(self.means.shape[:-1])
-
-
 def _probability(p: Any) -> float:
     """The number; an error unless it is one between 0 and 1."""
     is_number = np.ndim(p) == 0 and np.asarray(p).dtype.kind in "iuf"
     if not (is_number and 0 < p < 1):
         raise ValueError(f"p={p!r} must be one number strictly between 0 and 1.")
     return float(p)
-
-
-def _mean_absolute(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
-    """E|X| for X ~ N(mean, std²)."""
-    ratio = mean / std
-    density = np.exp(-0.5 * np.square(ratio)) / np.sqrt(2 * np.pi)
-    return mean * (2 * ndtr(ratio) - 1) + 2 * std * density
 
 
 def _increasing_root(
@@ -414,3 +365,15 @@ def _increasing_root(
         if done.all():
             break
     return root
+
+
+def concatenated_weights(parts: Sequence[Predictive]) -> Float[np.ndarray, " components"] | None:
+    """The weights of the components of all of them, each part as probable as another."""
+    numbers = {part.shape[-1] for part in parts}
+    if len(numbers) == 1 and all(part.weights is None for part in parts):
+        return None
+    each = [
+        np.full(part.shape[-1], 1 / part.shape[-1]) if part.weights is None else part.weights
+        for part in parts
+    ]
+    return np.concatenate(each) / len(parts)

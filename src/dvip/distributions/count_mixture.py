@@ -1,0 +1,152 @@
+"""Mixtures of Poisson or negative binomial distributions: of counts 0, 1, 2, ..."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import betainc, gammaln, pdtr, xlog1py, xlogy
+
+from dvip.distributions.predictive import (
+    Components,
+    Predictive,
+    Rows,
+    VarianceParts,
+    concatenated_weights,
+)
+
+__all__ = ["CountMixture"]
+
+# The CRPS sums over this many blocks of counts below y, and as many above: single counts, unless
+# the distribution is wide.
+NUM_BLOCKS = 64
+# What lies farther out adds nothing to it.
+NEGLIGIBLE = 1e-8
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountMixture(Predictive):
+    """Counts with these rates, their means: Poisson, or negative binomial with a concentration k.
+
+    The last axis of `rates` holds the components; values of the function, so that the noise is what
+    is random at a known rate. A negative binomial component has the variance rate + rate² / k;
+    there is a k for each target, with as many axes as `rates` has, or none at all for Poisson's.
+    """
+
+    rates: Components
+    concentration: Float[np.ndarray, "..."] | None = None
+    weights: Float[np.ndarray, " components"] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows, targets if there is an axis for them, and components."""
+        return self.rates.shape
+
+    @property
+    def mean(self) -> Rows:
+        """The mean of y."""
+        return self._average(self.rates, dtype=float)
+
+    def variance_parts(self) -> VarianceParts:
+        """The variance of y as noise of the counts and uncertainty of their rate."""
+        noise = self.rates
+        if self.concentration is not None:
+            noise = noise + np.square(self.rates) / self.concentration
+        function = self._average(np.square(self.rates - self.mean[..., None]))
+        return VarianceParts(self._average(noise), function)
+
+    def _with(self, cut: Callable[[np.ndarray], np.ndarray]) -> "CountMixture":
+        """The distribution of a part of the rows or targets."""
+        concentration = self.concentration
+        if concentration is not None:
+            concentration = cut(np.broadcast_to(concentration, self.shape))
+        return CountMixture(cut(self.rates), concentration, self.weights)
+
+    def target(self, index: int) -> "CountMixture":
+        """The distribution of one of several targets alone, without an axis for targets."""
+        return self._with(lambda array: array[:, index])
+
+    def _rows(self, rows: slice) -> "CountMixture":
+        return self._with(lambda array: array[rows])
+
+    def _joined(self, parts: Sequence["CountMixture"]) -> "CountMixture":
+        concentrations = [
+            np.broadcast_to(part.concentration, part.shape)
+            for part in parts
+            if part.concentration is not None
+        ]
+        return CountMixture(
+            np.concatenate([part.rates for part in parts], axis=-1),
+            np.concatenate(concentrations, axis=-1) if concentrations else None,
+            concatenated_weights(parts),
+        )
+
+    def _component_log_density(self, y: Components) -> Components:
+        possible = (y >= 0) & (y == np.floor(y))
+        y = np.where(possible, y, 0.0)
+        k, rates = self.concentration, self.rates
+        if k is None:
+            log_mass = xlogy(y, rates) - rates - gammaln(y + 1)
+        else:
+            log_mass = gammaln(y + k) - gammaln(k) - gammaln(y + 1)
+            log_mass = log_mass - xlog1py(k, rates / k) + xlogy(y, rates / (k + rates))
+        return np.where(possible, log_mass, -np.inf)
+
+    def _component_cdf(self, y: Components) -> Components:
+        whole = np.maximum(np.floor(y), 0.0)
+        k, rates = self.concentration, self.rates
+        below = pdtr(whole, rates) if k is None else betainc(k, whole + 1, k / (k + rates))
+        return np.where(y >= 0, below, 0.0)
+
+    def _component_quantile(self, p: float) -> Components:
+        """Not needed: quantiles of the mixture are whole numbers, and searched for."""
+        raise NotImplementedError
+
+    def _quantile_at_once(self, p: float) -> Rows:
+        """The smallest whole number that y stays at or below with probability p, or more."""
+
+        def reached(y: np.ndarray) -> np.ndarray:
+            return self._average(self._component_cdf(y[..., None])) >= p
+
+        lower = np.full(self.shape[:-1], -1.0)
+        upper = np.ceil(self.mean + self.std)
+        while not (enough := reached(upper)).all():
+            lower, upper = np.where(enough, lower, upper), np.where(enough, upper, 2 * upper + 1)
+        while (upper - lower > 1).any():
+            middle = np.floor(0.5 * (lower + upper))
+            enough = reached(middle)
+            lower, upper = np.where(enough, lower, middle), np.where(enough, middle, upper)
+        return upper
+
+    def _component_sample(
+        self, chosen: Callable[[np.ndarray], np.ndarray], random: np.random.RandomState
+    ) -> np.ndarray:
+        rates = chosen(self.rates)
+        if self.concentration is not None:
+            k = chosen(np.broadcast_to(self.concentration, self.shape))
+            rates = random.gamma(k, rates / k)
+        return random.poisson(rates).astype(float)
+
+    def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
+        """The ranked probability score E|Y - y| - E|Y - Y'| / 2: Σ_n (P(Y ≤ n) - 1{n ≥ y})²."""
+        return self._in_parts(CountMixture._crps, self._aligned(y))
+
+    def _crps(self, y: Components) -> Rows:
+        y = y[..., 0]
+        lowest, highest = (self._quantile_at_once(p) for p in (NEGLIGIBLE, 1 - NEGLIGIBLE))
+        middle = np.clip(np.floor(y), lowest, highest)
+        score = np.maximum(lowest - y, 0) + np.maximum(y - highest, 0)
+        between = np.where((y > lowest) & (y < highest), y - middle, 0)  # no count at all
+        at_middle = self._average(self._component_cdf(middle[..., None]))
+        score += between * (2 * at_middle - 1)
+        for start, end, above in ((lowest, middle, 0.0), (middle, highest, 1.0)):
+            edges = [
+                np.floor(start + (end - start) * (block / NUM_BLOCKS))
+                for block in range(NUM_BLOCKS + 1)
+            ]
+            for left, right in pairwise(edges):
+                centre = np.floor(0.5 * (left + right - 1))
+                cdf = self._average(self._component_cdf(np.maximum(centre, left)[..., None]))
+                score += (right - left) * np.square(cdf - above)
+        return score
