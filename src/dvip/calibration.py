@@ -8,7 +8,15 @@ from scipy.optimize import minimize, minimize_scalar
 
 from dvip.distributions import Predictive
 
-__all__ = ["Calibration", "LeftOut", "fit_scale", "fit_temperature"]
+__all__ = [
+    "Calibration",
+    "LeftOut",
+    "best_log_likelihood",
+    "best_log_score",
+    "fit_scale",
+    "fit_temperature",
+    "tempered",
+]
 
 
 class Calibration(NamedTuple):
@@ -32,6 +40,9 @@ class LeftOut(NamedTuple):
     y: np.ndarray
     weights: np.ndarray
 
+
+# Probabilities below this count as this.
+SMALLEST = 1e-300
 
 # The tail is this many times as wide as the distribution.
 TAIL_SCALE = 4.0
@@ -57,11 +68,42 @@ def fit_scale(left_out: Sequence[LeftOut]) -> Calibration:
     return Calibration(float(np.exp(best[0])), float(1 / (1 + np.exp(-best[1]))), TAIL_SCALE)
 
 
+# Where the best calibration of a model under training is looked for.
+SCALES, TAILS = np.geomspace(0.5, 4.0, 13), (0.0, 0.03)
+TEMPERATURES = np.geomspace(0.4, 2.5, 13)
+
+
+def best_log_score(left_out: LeftOut) -> float:
+    """The mean log-density of left-out rows, at the best of some scales and tails.
+
+    A model under training becomes too sure of itself long before its mean ceases to improve, which
+    a calibration can mend.
+    """
+    prediction, y, weights = left_out
+    candidates = [prediction]
+    if prediction.can_be_rescaled:
+        candidates = [
+            prediction.rescaled(scale, tail, TAIL_SCALE) for scale in SCALES for tail in TAILS
+        ]
+    return max(float(np.average(each.log_prob(y), weights=weights)) for each in candidates)
+
+
+def best_log_likelihood(
+    probabilities: np.ndarray, classes: np.ndarray, weights: np.ndarray
+) -> float:
+    """The mean log-probability of left-out rows' classes, at the best of some temperatures."""
+    rows = np.arange(len(classes))
+    return max(
+        float(np.average(np.log(tempered(probabilities, each)[rows, classes]), weights=weights))
+        for each in TEMPERATURES
+    )
+
+
 def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities whose logarithms are divided by a temperature."""
-    logs = np.log(np.maximum(probabilities, np.finfo(float).tiny)) / temperature
+    logs = np.log(np.maximum(probabilities, SMALLEST)) / temperature
     powers = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    return np.maximum(powers / powers.sum(axis=1, keepdims=True), SMALLEST)
 
 
 def fit_temperature(left_out: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Calibration:
@@ -72,7 +114,7 @@ def fit_temperature(left_out: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]
     def loss(log_temperature: float) -> float:
         chosen = tempered(probabilities, np.exp(log_temperature))[rows, classes]
         prior = 0.5 * (log_temperature / SPREAD_OF_LOG) ** 2
-        return prior - float(np.sum(weights * np.log(np.maximum(chosen, 1e-300))))
+        return prior - float(np.sum(weights * np.log(chosen)))
 
     best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded")
     return Calibration(temperature=float(np.exp(best.x)))

@@ -49,9 +49,6 @@ SAMPLES_FOR_ALPHA = 10
 
 # Tables of up to so many rows have the fewest training steps.
 ROWS_FOR_FEWEST_STEPS = 2_000
-# Where rows are left out to judge by, the learning rate falls to zero within so many steps, then
-# within twice as many, and so on.
-FIRST_CYCLE = 500
 # Fewer steps than these train hardly anything.
 FEW_STEPS = 50
 
@@ -282,7 +279,6 @@ class DeepEstimator(EnsembleBuilder):
             num_samples=int(num_samples),
             seed=self.seed_,
             kl_warm_up=self._kl_warm_up,
-            first_cycle=None if self._left_out_share() is None else FIRST_CYCLE,
         )
 
     def _train_on(

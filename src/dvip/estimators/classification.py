@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dvip.batches import ArrayData
-from dvip.calibration import Calibration, fit_temperature, tempered
+from dvip.calibration import Calibration, best_log_likelihood, fit_temperature, tempered
 from dvip.estimators.base import DeepEstimator
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble, members_of
@@ -21,6 +21,9 @@ from dvip.sources.records import RowsContent
 from dvip.training import Data
 
 __all__ = ["DeepClassifier"]
+
+# Samples propagated for a score while training.
+SAMPLES_OF_SCORE = 16
 
 
 class DeepClassifier(ClassifierMixin, DeepEstimator):
@@ -137,15 +140,22 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         return probabilities
 
     def _predicted(
-        self, inputs: np.ndarray, models: Sequence[DeepModel[Classification]]
+        self,
+        inputs: np.ndarray,
+        models: Sequence[DeepModel[Classification]],
+        num_samples: int | None = None,
     ) -> np.ndarray:
         """What these models predict for scaled inputs, before it is calibrated."""
         seeds = [self._member_seed(index) for index in range(len(models))]
         with precision(self.precision):
-            noises = sample_noises(models, self.n_predictive_samples, seeds)
+            noises = sample_noises(models, num_samples or self.n_predictive_samples, seeds)
             probabilities = class_probabilities(models, inputs, noises).astype(float)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         return probabilities
+
+    def _score_of(self, model: DeepModel, rows: Any) -> float:
+        probabilities = self._predicted(rows.inputs, [model], SAMPLES_OF_SCORE)
+        return best_log_likelihood(probabilities, rows.targets[:, 0].astype(int), rows.weights)
 
     def _fitted_calibration(self, data: Data) -> Calibration:
         models = members_of(self.model_)

@@ -5,6 +5,7 @@ equal distances: with as many members as stretches fill the circle, they are the
 cross-validation. A single model is the only member.
 """
 
+import abc
 import numbers
 import time
 import warnings
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from dvip.batches import ArrayData, Batch
+from dvip.batches import ArrayData
 from dvip.calibration import Calibration
 from dvip.estimators.builder import ModelBuilder, check_count
 from dvip.estimators.serialisation import training_identity
@@ -33,13 +34,13 @@ __all__ = ["EnsembleBuilder", "derived_seed", "seconds_left"]
 
 # What a single model leaves out to be calibrated by, if nobody says how much.
 CALIBRATION_SHARE = 0.1
-# The least number of rows that a member may leave out, and of rows that a calibration may be of.
-MIN_LEFT_OUT, MIN_CALIBRATED = 2, 10
-# Rows that a calibration looks at, at most.
-MAX_CALIBRATED = 10_000
+# The least number of rows that a member may leave out.
+MIN_LEFT_OUT = 2
+# Rows that a calibration looks at, and a score while training, at most.
+MAX_CALIBRATED, MAX_SCORED = 5_000, 1_000
 
-# A score, or a last cycle, that improves by more than this has not come to its end.
-STILL_IMPROVING = 0.02
+# Scores that improve by more than this in the last third of a training have not come to rest.
+STILL_IMPROVING = 0.03
 
 
 class EnsembleBuilder(ModelBuilder):
@@ -111,7 +112,7 @@ class EnsembleBuilder(ModelBuilder):
             model = self.build_model(inputs)
             return [Member(model, data, settings, checkpoints=checkpoints, identity=identity)]
         seeds = [self._member_seed(index) for index in range(self._num_members)]
-        divided = [self._divided(data, index, seed) for index, seed in enumerate(seeds)]
+        divided = [self._divided(data, index) for index in range(self._num_members)]
         # One size for all: the members share a compilation.
         batch_size = min(settings.batch_size, *(part.num_rows for part, _ in divided))
         folders: list[CheckpointFolder | None] = [checkpoints]
@@ -132,7 +133,7 @@ class EnsembleBuilder(ModelBuilder):
             )
         ]
 
-    def _divided(self, data: Data, index: int, seed: int) -> tuple[Data, Validation | None]:
+    def _divided(self, data: Data, index: int) -> tuple[Data, Validation | None]:
         """The rows that a member is trained on, and those that it is judged by."""
         share = self._left_out_share()
         if share is None:
@@ -148,12 +149,17 @@ class EnsembleBuilder(ModelBuilder):
                 + ("" if isinstance(data, ArrayData) else " (Or read them into memory.)")
             )
         self._check_divided(training)
-        return training, Validation(left_out.rows(self.seed_, 0, left_out.num_rows), seed)
+        rows = left_out.rows(self.seed_, 0, min(left_out.num_rows, MAX_SCORED))
+        return training, Validation(lambda model: self._score_of(model, rows))
+
+    @abc.abstractmethod
+    def _score_of(self, model: DeepModel, rows: Any) -> float:
+        """How well a model predicts left-out rows, at its best calibration."""
 
     def _check_divided(self, training: Any) -> None:
         """Raises an error if a member cannot be trained on these rows alone."""
 
-    def _left_out_rows(self, data: Any) -> Iterator[tuple[tuple[int, ...], Batch]]:
+    def _left_out_rows(self, data: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
         """Left-out rows, with the members that left them out."""
         share = self._left_out_share()
         assert share is not None  # or nothing is left out
@@ -187,32 +193,34 @@ class EnsembleBuilder(ModelBuilder):
             self.validation_scores_ = np.concatenate(scores)
 
     def _warn_if_too_short(self, results: list[TrainingResult], max_iter: int) -> None:
-        """Tells that the time, or the steps, ended the training rather than the left-out rows."""
-        planned = max(result.ends[-1] for result in results)
-        cut = [result for result in results if result.ends[-1] < max_iter]
-        if self.max_seconds is not None and cut and not len(cut[0].scores):
+        """Tells that the time, or the steps, ended the training before it was complete."""
+        steps = max(result.num_steps for result in results)
+        if self._left_out_share() is None:
+            if steps < max_iter:
+                warnings.warn(
+                    f"max_seconds={self.max_seconds} ended the training after {steps:,} of "
+                    f"{max_iter:,} steps.",
+                    ConvergenceWarning,
+                    stacklevel=5,
+                )
+            return
+        gains = [_gain_at_the_end(result) for result in results]
+        if float(np.mean(gains)) > STILL_IMPROVING:
+            limit = "max_iter" if steps == max_iter else "max_seconds"
             warnings.warn(
-                f"max_seconds={self.max_seconds} ended the training after {planned:,} of "
-                f"{max_iter:,} steps.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-        gains = [_last_gain(result) for result in results if result.ends[-1] == max_iter]
-        if gains and float(np.mean(gains)) > STILL_IMPROVING:
-            warnings.warn(
-                f"After {max_iter:,} steps the score of left-out rows still improved: a larger "
-                "max_iter would give a better model.",
+                f"After {steps:,} steps the score of left-out rows still improved: a larger "
+                f"{limit} would give a better model.",
                 ConvergenceWarning,
                 stacklevel=5,
             )
 
 
-def _last_gain(result: TrainingResult) -> float:
-    """What the last cycle added to the score of left-out rows."""
-    begin = result.ends[-2] if len(result.ends) > 1 else 0
-    before = [score for step, score in result.scores if step <= begin]
-    after = [score for step, score in result.scores if step > begin]
-    return max(after) - max(before) if before and after else 0.0
+def _gain_at_the_end(result: TrainingResult) -> float:
+    """By how much the best score of the last third is better than all before it."""
+    late = result.scores[:, 0] > 2 / 3 * result.num_steps
+    if late.all() or not late.any():
+        return 0.0
+    return float(result.scores[late, 1].max() - result.scores[~late, 1].max())
 
 
 def derived_seed(seed: int, index: int) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import assert_all_finite
 
-from dvip.calibration import Calibration, LeftOut, fit_scale
+from dvip.calibration import Calibration, LeftOut, best_log_score, fit_scale
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
@@ -26,6 +26,9 @@ __all__ = ["DeepRegressor"]
 # Means and variances of f for some rows: rows x units x samples.
 Moments = tuple[np.ndarray, np.ndarray]
 Models = Sequence[DeepModel[Regression]]
+
+# Samples propagated for a score while training.
+SAMPLES_OF_SCORE = 16
 
 # Variances, with room to extrapolate, must be numbers.
 MAX_TARGET_SCALE = 1e140
@@ -203,19 +206,23 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
         return functions
 
-    def _moments(self, inputs: np.ndarray, models: Models) -> Iterator[list[Moments]]:
+    def _moments(
+        self, inputs: np.ndarray, models: Models, num_samples: int | None = None
+    ) -> Iterator[list[Moments]]:
         """Of each model, means and variances of f, rows x units x samples, in pieces."""
         with precision(self.precision):
             seeds = [self._member_seed(index) for index in range(len(models))]
-            noises = sample_noises(models, self.n_predictive_samples, seeds)
+            noises = sample_noises(models, num_samples or self.n_predictive_samples, seeds)
             for piece in moments(models, inputs, noises):
                 yield [(np.moveaxis(mean, 2, 0), np.moveaxis(var, 2, 0)) for mean, var in piece]
 
-    def _predicted(self, inputs: np.ndarray, models: Models) -> Predictive:
+    def _predicted(
+        self, inputs: np.ndarray, models: Models, num_samples: int | None = None
+    ) -> Predictive:
         """What these models predict for scaled inputs, before it is calibrated."""
         joined: list[Moments] = []
         done = 0
-        for piece in self._moments(inputs, models):
+        for piece in self._moments(inputs, models, num_samples):
             if not joined:  # arrays for all rows, rather than one for each piece first
                 joined = [_room_for(len(inputs), *pair) for pair in piece]
             for whole, part in zip(joined, piece, strict=True):
@@ -242,16 +249,24 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             calibration.scale, calibration.tail_weight, calibration.tail_scale
         )
 
+    def _left_out(self, rows: Any, models: Models, num_samples: int | None = None) -> LeftOut:
+        """What these models predict for rows that they left out, and what was observed."""
+        scaler = self.target_scaler_
+        y = self._regression().inverse(rows.targets * scaler.scale + scaler.mean)
+        prediction = self._predicted(rows.inputs, models, num_samples)
+        return LeftOut(prediction, y.reshape(len(y), *self.target_shape_), rows.weights)
+
+    def _score_of(self, model: DeepModel, rows: Any) -> float:
+        return best_log_score(self._left_out(rows, [model], SAMPLES_OF_SCORE))
+
     def _fitted_calibration(self, data: Data) -> Calibration:
-        models, scaler = members_of(self.model_), self.target_scaler_
-        left_out = []
-        for without, rows in self._left_out_rows(data):
-            prediction = self._predicted(rows.inputs, [models[index] for index in without])
-            y = self._regression().inverse(rows.targets * scaler.scale + scaler.mean)
-            left_out.append(
-                LeftOut(prediction, y.reshape(len(y), *self.target_shape_), rows.weights)
-            )
-        return fit_scale(left_out)
+        models = members_of(self.model_)
+        return fit_scale(
+            [
+                self._left_out(rows, [models[index] for index in without])
+                for without, rows in self._left_out_rows(data)
+            ]
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

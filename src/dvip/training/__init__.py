@@ -12,6 +12,7 @@ from dvip.training.trainer import (
     TrainingDiverged,
     TrainingResult,
     TrainingSettings,
+    train,
     train_once,
 )
 
@@ -33,6 +34,7 @@ __all__ = [
     "progress_bar",
     "read_ahead",
     "row_counter",
+    "train",
     "train_members",
     "train_once",
 ]

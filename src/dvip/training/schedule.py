@@ -1,100 +1,63 @@
-"""When a training ends: its cycles, the scores of left-out rows, and the time that there is.
+"""When a training ends: the learning rate, the scores of left-out rows, and the time there is.
 
-Within a cycle the learning rate falls to zero along half a cosine. Without left-out rows there is
-one. With them, each cycle is twice as long as the one before it, the parameters of the best score
-are kept, and a cycle that brings nothing is the last.
+Without left-out rows the learning rate falls to zero along half a cosine from the first step to the
+last. With them it stays as it is until their score does not improve any more, or most of the steps
+are made, and then falls; what is scored is a running mean of the parameters, and the best of these
+is kept.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from dvip.batches import Batch
-from dvip.network import SampleNoise
-from dvip.objectives import DeepModel, data_fit
-from dvip.runtime import random_key
+from dvip.objectives import DeepModel
 
 __all__ = ["Clock", "Schedule", "Validation"]
 
-# A cycle that would be shorter than this share of its length is not begun.
-LEAST_SHARE = 0.25
-
-# Left-out rows that a score is of, at most, and the samples sent through the network for each.
-MAX_ROWS, NUM_SAMPLES = 2_000, 16
-ROWS_AT_ONCE = 100
-# The share of the time of training that scores may take, a row that is trained on being worth so
-# many that are scored.
-MAX_SHARE, BACKWARD = 0.05, 3
+# The share of a training over which the learning rate falls, where it does not all the time.
+FALLING = 0.3
 
 
 @dataclass
 class Schedule:
-    """Cycles of a training, by the steps at which they end; all but the last are whole pieces."""
+    """The learning rate of each step: constant up to `falls`, then down to zero at `end`."""
 
     learning_rate: float
-    ends: list[int]
+    falls: int
+    end: int
 
     @classmethod
-    def of(
-        cls, learning_rate: float, max_iter: int, num_steps: int, first: int | None
-    ) -> "Schedule":
-        """One cycle, or cycles of which the first has about so many steps, in pieces."""
-        if first is None:
-            return cls(learning_rate, [max_iter])
-        length = num_steps * max(1, round(first / num_steps))
-        ends = [0]
-        while ends[-1] + 1.5 * length < max_iter:
-            ends.append(ends[-1] + length)
-            length *= 2
-        # What remains is a cycle of its own, of at least half its length and less than twice it.
-        return cls(learning_rate, [*ends[1:], max_iter])
-
-    @property
-    def end(self) -> int:
-        """The last step."""
-        return self.ends[-1]
-
-    def cycle(self, step: int) -> tuple[int, int]:
-        """Where the cycle of a step begins and ends."""
-        index = int(np.searchsorted(self.ends, step, side="right"))
-        index = min(index, len(self.ends) - 1)
-        return (self.ends[index - 1] if index else 0), self.ends[index]
+    def of(cls, learning_rate: float, max_iter: int, *, waits: bool) -> "Schedule":
+        """Falling all the time, or waiting for the scores of left-out rows."""
+        return cls(learning_rate, round((1 - FALLING) * max_iter) if waits else 0, max_iter)
 
     def learning_rates(self, steps: np.ndarray) -> np.ndarray:
-        """From the first to zero along half a cosine; zero from the end of the cycle on."""
-        begin, end = self.cycle(int(steps[0]))
-        progress = np.minimum((steps - begin) / (end - begin), 1.0)
-        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * progress))
+        """Along half a cosine from where it begins to fall; zero from the end on."""
+        progress = (steps - self.falls) / max(1, self.end - self.falls)
+        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * np.clip(progress, 0.0, 1.0)))
 
-    def restore(self, ends: np.ndarray) -> None:
-        """The cycles as a checkpoint has them; a ValueError unless they are cycles of this one."""
-        if not (ends.ndim == 1 and len(ends) and ends.dtype.kind == "i"):
-            raise ValueError("the ends of its cycles are no steps.")
-        if not (ends[0] > 0 and np.all(np.diff(ends) > 0) and ends[-1] <= self.end):
-            raise ValueError(f"its cycles end at the steps {ends.tolist()}.")
-        self.ends = ends.tolist()
-
-    def end_at(self, step: int) -> None:
-        """Makes this step the last one."""
-        self.ends = [*(end for end in self.ends if end < step), step]
+    def fall(self, step: int) -> None:
+        """Begins to fall now, if it does not already."""
+        if step < self.falls:
+            self.falls, self.end = step, min(self.end, round(step / (1 - FALLING)))
 
     def shorten(self, step: int, num_steps: int, num_pieces: float) -> None:
         """Makes the training end in time: from `step` on there is time for so many pieces."""
-        begin, end = self.cycle(step)
-        possible = step + num_steps * max(0, int(min(num_pieces, 2**31)))
-        if possible >= end:
-            return
-        worthwhile = begin + LEAST_SHARE * (end - begin)
-        if step == begin > 0 and possible < worthwhile:
-            self.end_at(step)
-        else:
-            self.end_at(max(possible, step + num_steps))
+        possible = step + num_steps * max(1, int(min(num_pieces, 2**31)))
+        if step < self.end and possible < self.end:
+            self.end = possible
+            self.falls = min(self.falls, max(step, round((1 - FALLING) * possible)))
+
+    def restore(self, numbers: np.ndarray) -> None:
+        """As a checkpoint has it; a ValueError if it cannot be so."""
+        if numbers.shape != (2,) or numbers.dtype.kind != "i":
+            raise ValueError("its learning rate is none.")
+        falls, end = numbers.tolist()
+        if not (0 <= falls <= end <= self.end):
+            raise ValueError(f"its learning rate falls from step {falls} to {end}.")
+        self.falls, self.end = falls, end
 
 
 @dataclass
@@ -116,64 +79,37 @@ class Clock:
         """For how many pieces there is time."""
         if not self._times:
             return np.inf
-        return (self.deadline - time.monotonic()) / max(float(np.median(self._times)), 1e-6)
+        # Some pieces are followed by a look at the left-out rows: a mean, not a median.
+        return (self.deadline - time.monotonic()) / max(float(np.mean(self._times[-50:])), 1e-6)
+
+
+# Steps between two scores, and steps without a better one after which nothing improves any more; at
+# least, and as a share of those that it took to the best.
+STEPS_BETWEEN = 250
+PATIENCE, PATIENT_SHARE = 750, 0.4
+# A score that is worse than the best by more than this has been over-fitted: no use to go on.
+OVER_FITTED = 0.1
 
 
 class Validation:
-    """Left-out rows, and the scores of a model on them as its training goes on.
+    """The scores of a model on left-out rows as its training goes on, and the best so far.
 
-    A score is the mean of log p(y) over the rows, on the scale of the model.
+    `score` judges a model: higher is better.
     """
 
-    def __init__(self, rows: Batch, seed: int):
-        num_rows = min(len(rows.inputs), MAX_ROWS)
-        num_batches = -(-num_rows // ROWS_AT_ONCE)
-        chosen = np.resize(np.arange(num_rows), num_batches * ROWS_AT_ONCE)
-        counted = np.arange(len(chosen)) < num_rows
-        weights = rows.weights[chosen] * counted
-        shaped = (rows.inputs[chosen], rows.targets[chosen], weights / weights.sum())
-        self._batches = Batch(
-            *(
-                array.reshape(num_batches, ROWS_AT_ONCE, *array.shape[1:]).astype(array.dtype)
-                for array in shaped
-            )
-        )
-        self._key = random_key(seed)
-        self._noise: SampleNoise | None = None
-        # Step and score of each look, and the parameters of the best as one vector.
+    def __init__(self, score: Callable[[DeepModel], float]):
+        self.score = score
+        # Step and score of each look.
         self.scores: list[tuple[int, float]] = []
+        # As one vector: the running mean of the parameters, and those of the best score.
+        self.mean: np.ndarray | None = None
         self.best: np.ndarray | None = None
 
-    @property
-    def num_row_samples(self) -> int:
-        """What a score costs."""
-        return NUM_SAMPLES * self._batches.weights.size
-
-    def pieces_between(self, row_samples: int) -> int:
-        """Pieces of the training, of so many row-samples each, between two scores."""
-        return -(-self.num_row_samples // max(1, int(MAX_SHARE * BACKWARD * row_samples)))
-
-    def score(self, model: DeepModel) -> Float[Array, ""]:
-        """That of a model, whose parameters are those of some step."""
-        if self._noise is None:
-            self._noise = model.network.draw_sample_noise(self._key, NUM_SAMPLES)
-        return _mean_log_density(model, self._batches, self._noise)
-
-    def note(self, step: int, score: float, parameters: Float[Array, " parameters"]) -> None:
+    def note(self, step: int, score: float, parameters: np.ndarray) -> None:
         """Notes a score; keeps the parameters if it is the best so far."""
         if self.best is None or score > self.best_score:
             self.best = np.array(parameters)
         self.scores.append((step, score))
-
-    def restore(self, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
-        """The scores that a checkpoint has; a ValueError unless they are such."""
-        scores, best = arrays["scores"], arrays.get("best")
-        if scores.ndim != 2 or scores.shape[1] != 2 or (best is None) != (len(scores) == 0):
-            raise ValueError("its scores are none.")
-        if best is not None and best.shape != shape:
-            raise ValueError(f"its best parameters have the shape {best.shape}.")
-        self.scores = [(int(step), float(score)) for step, score in scores]
-        self.best = best
 
     @property
     def best_score(self) -> float:
@@ -186,18 +122,30 @@ class Validation:
         best = self.best_score
         return next((step for step, score in self.scores if score == best), 0)
 
-    def improved(self, begin: int, end: int) -> bool:
-        """Whether a cycle brought a better score than all before it."""
-        before = [score for step, score in self.scores if step <= begin]
-        return not before or begin < self.best_step <= end
+    @property
+    def has_come_to_rest(self) -> bool:
+        """Whether there was no better score for long."""
+        waited = self.scores[-1][0] - self.best_step
+        return waited >= max(PATIENCE, PATIENT_SHARE * self.best_step)
 
+    @property
+    def is_over_fitted(self) -> bool:
+        """Whether, besides, the last score is much worse than the best."""
+        return self.has_come_to_rest and not self.scores[-1][1] > self.best_score - OVER_FITTED
 
-@eqx.filter_jit
-def _mean_log_density(model: DeepModel, batches: Batch, noise: SampleNoise) -> Float[Array, ""]:
-    """Σ weight · log p(y) over all rows."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays = {"scores": np.array(self.scores, dtype=np.float64).reshape(-1, 2)}
+        vectors = {"mean": self.mean, "best": self.best}
+        return arrays | {name: vector for name, vector in vectors.items() if vector is not None}
 
-    def add(total: Array, batch: Batch) -> tuple[Array, None]:
-        return total + jnp.sum(batch.weights * data_fit(model, batch, noise, 1.0)), None
-
-    start = jnp.zeros((), batches.weights.dtype)
-    return jax.lax.scan(add, start, batches)[0]
+    def restore(self, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
+        """What a checkpoint has; a ValueError unless it is such."""
+        scores, vectors = arrays["scores"], {name: arrays.get(name) for name in ("mean", "best")}
+        if scores.ndim != 2 or scores.shape[1] != 2 or bool(len(scores)) != ("best" in arrays):
+            raise ValueError("its scores are none.")
+        for name, vector in vectors.items():
+            if vector is not None and vector.shape != shape:
+                raise ValueError(f"its {name} parameters have the shape {vector.shape}.")
+        self.scores = [(int(step), float(score)) for step, score in scores]
+        self.mean, self.best = vectors["mean"], vectors["best"]

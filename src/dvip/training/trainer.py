@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from dvip.batches import ALL, Batch, Part, read_ahead
 from dvip.objectives import DeepModel
@@ -23,7 +23,7 @@ from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.runtime import random_key
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.placement import ALONE, Placement, placement
-from dvip.training.schedule import Clock, Schedule, Validation
+from dvip.training.schedule import STEPS_BETWEEN, Clock, Schedule, Validation
 from dvip.training.step import Piece, Progress, compiled_advance, compiled_noise, start
 
 __all__ = [
@@ -42,6 +42,9 @@ __all__ = [
 # than so many numbers.
 MAX_STEPS_AT_ONCE = 200
 MAX_NUMBERS_AT_ONCE = 2**23
+# With left-out rows, the parameters after so many steps each are averaged, the last with this
+# weight: over some 500 steps.
+STEPS_OF_MEAN, WEIGHT_OF_LAST = 50, 0.1
 
 # Those that are held back until a checkpoint is written.
 STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -59,8 +62,6 @@ class TrainingSettings:
     seed: int
     # The share of the steps over which the weight of the KL rises to 1.
     kl_warm_up: float = 0.0
-    # Steps of the first cycle of the learning rate; there is one cycle by default.
-    first_cycle: int | None = None
 
     def of_member(self, seed: int, batch_size: int) -> "TrainingSettings":
         """The same with a seed of its own, and with batches that all members can have."""
@@ -101,10 +102,9 @@ class TrainingResult:
     model: DeepModel
     bounds: Float[np.ndarray, " pieces"]
     steps_per_bound: int
-    # Steps that were made, and the ends of the cycles of the learning rate.
+    # Steps that were made.
     num_steps: int
-    ends: tuple[int, ...]
-    # Steps and scores on left-out rows, if there were any; the model is that of the best.
+    # Steps and scores of left-out rows, if there were any; the model is that of the best.
     scores: Float[np.ndarray, "scores 2"]
 
 
@@ -146,7 +146,7 @@ class Trainer:
         place.check_batch_size(batch_size)
         self.settings, self.place, self.num_steps = settings, place, num_steps
         self.schedule = Schedule.of(
-            settings.learning_rate, settings.max_iter, num_steps, settings.first_cycle
+            settings.learning_rate, settings.max_iter, waits=validation is not None
         )
         self.validation = validation
         parameters, self.fixed = split_trainable(model)
@@ -155,8 +155,6 @@ class Trainer:
         self._unravel = ravel_pytree(parameters)[1]
         self._advance, self._draw_noise = compiled_advance(place), compiled_noise(place)
         self._noise_shape = (num_steps, settings.num_samples, batch_size // place.num_parts)
-        row_samples = num_steps * settings.num_samples * batch_size
-        self._pieces_between = validation.pieces_between(row_samples) if validation else 0
         self._key = place.everywhere(random_key(settings.seed, impl="rbg"))
 
     def advance(
@@ -182,7 +180,18 @@ class Trainer:
             place.stop_flags(wants_to_stop),
         )
         self.state, progress = self._advance(piece, self.state, self.settings.alpha)
+        if self.validation is not None:
+            self._note_mean()
         return progress
+
+    def _note_mean(self) -> None:
+        """The running mean of the parameters, of as many pieces as there were at first."""
+        assert self.validation is not None
+        parameters, before = self.state.parameters, self.validation.mean
+        weight = max(WEIGHT_OF_LAST, 1 / (1 + len(self.bounds)))
+        start = np.zeros(self.state.last_finite.shape) if before is None else before
+        weight = 1.0 if before is None else weight
+        self.validation.mean = _running_mean(start, parameters, weight)
 
     def record(self, progress: Progress) -> None:
         """Waits for a piece and notes its mean bound; called when the next is under way."""
@@ -197,20 +206,21 @@ class Trainer:
         """Whether the left-out rows are to be scored after this step."""
         if self.validation is None:
             return False
-        whole = step // self.num_steps % self._pieces_between == 0
-        return whole or step >= self.schedule.cycle(step - 1)[1]
+        between = max(1, STEPS_BETWEEN // self.num_steps) * self.num_steps
+        return step % between == 0 or step >= self.schedule.end
 
     def judge(self, step: int) -> None:
-        """Scores the left-out rows. A cycle that ends here and brought nothing was the last."""
-        assert self.validation is not None  # or nothing is to be judged
-        parameters = self.place.here(self.state.parameters)
-        score = self.validation.score(combine(parameters, self.place.here(self.fixed)))
-        score = self.place.of_first_process(score)
-        step = min(step, self.settings.max_iter)
-        self.validation.note(step, float(score), ravel_pytree(parameters)[0])
-        begin, end = self.schedule.cycle(step - 1)
-        if step == end and not self.validation.improved(begin, end):
-            self.schedule.end_at(end)
+        """Scores the left-out rows, and decides whether the training is to come to its end."""
+        validation = self.validation
+        assert validation is not None  # or nothing is to be judged
+        mean = jnp.asarray(self.place.here(validation.mean))
+        model = combine(self._unravel(mean), self.place.here(self.fixed))
+        score = float(self.place.of_first_process(np.float64(validation.score(model))))
+        validation.note(min(step, self.settings.max_iter), score, np.asarray(mean))
+        if validation.is_over_fitted:
+            self.schedule.end = min(step, self.schedule.end)
+        elif validation.has_come_to_rest:
+            self.schedule.fall(step)
 
     @property
     def stays_finite(self) -> bool:
@@ -236,23 +246,16 @@ class Trainer:
             np.array(self.bounds),
             self.num_steps,
             self.steps_done,
-            tuple(self.schedule.ends),
-            self._scores(),
+            self.validation.arrays()["scores"] if self.validation else np.zeros((0, 2)),
         )
-
-    def _scores(self) -> Float[np.ndarray, "scores 2"]:
-        scores = self.validation.scores if self.validation else []
-        return np.array(scores, dtype=np.float64).reshape(-1, 2)
 
     def checkpoint(self, training: Mapping[str, Any]) -> Checkpoint:
         """All that a continuation needs, once the bounds of all pieces are recorded."""
         arrays = {**arrays_of_tree("state", self.state), **arrays_of_tree("fixed", self.fixed)}
         arrays["bounds"] = np.array(self.bounds)
-        arrays["ends"] = np.array(self.schedule.ends)
+        arrays["schedule"] = np.array([self.schedule.falls, self.schedule.end])
         if self.validation is not None:
-            arrays["scores"] = self._scores()
-            if self.validation.best is not None:
-                arrays["best"] = self.validation.best
+            arrays |= self.place.here(self.validation.arrays())
         return Checkpoint(self.steps_done, training, arrays)
 
     def begin(self, checkpoints: CheckpointFolder | None, training: Mapping[str, Any]) -> None:
@@ -262,22 +265,34 @@ class Trainer:
             if checkpoints.resumed is not None:
                 self._restore(checkpoints.resumed)
         # Only the first process reads checkpoints; the others first need to know how long they are.
-        scores, best = self._scores(), np.zeros(self.state.last_finite.shape)
-        if self.validation is not None and self.validation.best is not None:
-            best = self.validation.best
-        lists = [np.array(self.bounds), np.array(self.schedule.ends, np.int32), scores.ravel()]
-        lengths = self.place.of_first_process(np.array([len(numbers) for numbers in lists]))
-        numbers = [np.resize(part, length) for part, length in zip(lists, lengths, strict=True)]
-        state, fixed, numbers, best = self.place.of_first_process(
-            (self.state, self.fixed, numbers, best.astype(self.state.last_finite.dtype))
+        num_bounds = int(self.place.of_first_process(np.int32(len(self.bounds))))
+        bounds = np.resize(np.array(self.bounds), num_bounds).astype(self.state.last_finite.dtype)
+        schedule = np.array([self.schedule.falls, self.schedule.end], np.int32)
+        state, fixed, bounds, schedule = self.place.of_first_process(
+            (self.state, self.fixed, bounds, schedule)
         )
         self.state, self.fixed = self.place.everywhere((state, fixed))
-        self.bounds = np.asarray(numbers[0]).tolist()
-        self.schedule.ends = np.asarray(numbers[1]).tolist()
-        if self.validation is not None and len(numbers[2]):
-            pairs = np.asarray(numbers[2]).reshape(-1, 2).tolist()
-            self.validation.scores = [(int(step), score) for step, score in pairs]
-            self.validation.best = np.asarray(best)
+        self.bounds = np.asarray(bounds).tolist()
+        self.schedule.falls, self.schedule.end = np.asarray(schedule).tolist()
+        if self.validation is not None:
+            self._share_scores(self.validation)
+
+    def _share_scores(self, validation: Validation) -> None:
+        """What the first process knows of left-out rows, in all of them."""
+        num_scores = int(self.place.of_first_process(np.int32(len(validation.scores))))
+        if num_scores == 0 and self.place is ALONE:
+            return
+        empty = np.zeros(self.state.last_finite.shape, self.state.last_finite.dtype)
+        steps, scores = np.resize(np.array(validation.scores), (max(1, num_scores), 2)).T
+        vectors = [empty if v is None else v for v in (validation.mean, validation.best)]
+        known = validation.mean is not None
+        known, steps, scores, mean, best = self.place.of_first_process(
+            (np.bool_(known), steps.astype(np.int32), scores, *vectors)
+        )
+        pairs = zip(np.asarray(steps).tolist(), np.asarray(scores).tolist(), strict=True)
+        validation.scores = list(pairs)[:num_scores]
+        validation.mean = self.place.everywhere(np.asarray(mean)) if known else None
+        validation.best = np.asarray(best) if num_scores else None
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         arrays = checkpoint.arrays
@@ -287,8 +302,8 @@ class Trainer:
             self.bounds = arrays["bounds"].tolist()
             if int(self.state.step) != checkpoint.training["steps_at_once"] * len(self.bounds):
                 raise ValueError(f"{len(self.bounds)} bounds, {int(self.state.step)} steps.")
-            if "ends" in arrays:  # version 0.1.0 had one cycle
-                self.schedule.restore(arrays["ends"])
+            if "schedule" in arrays:  # version 0.1.0 had the same for all
+                self.schedule.restore(arrays["schedule"])
             if self.validation is not None:
                 self.validation.restore(arrays, self.state.last_finite.shape)
         except (KeyError, ValueError) as error:
@@ -297,8 +312,15 @@ class Trainer:
             ) from error
 
 
+@jax.jit
+def _running_mean(before: Array, parameters: DeepModel, weight: Array) -> Array:
+    """The mean of parameters so far, as one vector, with those of the last piece."""
+    last = ravel_pytree(parameters)[0]
+    return (before + weight * (last - before)).astype(last.dtype)
+
+
 def _steps_at_once(
-    model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings
+    model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings, limit: int
 ) -> int:
     """How many steps a compiled call makes.
 
@@ -307,7 +329,7 @@ def _steps_at_once(
     """
     numbers_of_a_row = data.num_columns + settings.num_samples * sum(model.network.inner_widths)
     most = MAX_NUMBERS_AT_ONCE // (batch_size * numbers_of_a_row)
-    num_pieces = -(-settings.max_iter // max(1, min(MAX_STEPS_AT_ONCE, most)))
+    num_pieces = -(-settings.max_iter // max(1, min(limit, most)))
     return -(-settings.max_iter // num_pieces)
 
 
@@ -333,7 +355,8 @@ def train(
     """
     place = placement()
     batch_size = min(settings.batch_size, data.num_rows)
-    num_steps = _steps_at_once(model, data, batch_size, settings)
+    limit = MAX_STEPS_AT_ONCE if validation is None else STEPS_OF_MEAN
+    num_steps = _steps_at_once(model, data, batch_size, settings, limit)
     trainer = Trainer(model, settings, batch_size, num_steps, place, validation)
     training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
     trainer.begin(checkpoints, training)
@@ -354,7 +377,8 @@ def train(
         """Within the time that there is, as the first process measures it."""
         if clock is not None:
             schedule.shorten(step, num_steps, clock.pieces_left() - (pending is not None))
-            schedule.end_at(int(place.of_first_process(np.int32(schedule.end))))
+            numbers = place.of_first_process(np.array([schedule.falls, schedule.end], np.int32))
+            schedule.falls, schedule.end = np.asarray(numbers).tolist()
 
     record(None)
     pending, told = None, None
