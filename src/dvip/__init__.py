@@ -44,9 +44,12 @@ if TYPE_CHECKING:
     from dvip.estimators.inputs import ExtrapolationWarning
     from dvip.estimators.sparse_implicit import SIPRegressor
     from dvip.likelihoods import Classification, Likelihood, Regression
-    from dvip.likelihoods.gaussian import Gaussian
+    from dvip.likelihoods.counts import NegativeBinomial, Poisson
+    from dvip.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian
+    from dvip.likelihoods.log_normal import LogNormal
     from dvip.likelihoods.probit import Probit
     from dvip.likelihoods.robustmax import RobustMax
+    from dvip.likelihoods.student_t import HeteroscedasticStudentT, StudentT
     from dvip.persistence import CheckpointError, ModelFileError
     from dvip.processes import ImplicitProcess
     from dvip.processes.bnn import BayesianNeuralNetwork

@@ -66,17 +66,18 @@ def bound(
     alpha: float = 0.0,
     kl_weight: float | Float[Array, ""] = 1.0,
 ) -> Float[Array, ""]:
-    """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l - (regularisation of the priors).
+    """An estimate from one batch of Σ_n data_fit_n - Σ_l KL_l - (regularisation of the model).
 
     The batch stands for all `num_data` rows, so for α = 0 the estimate is unbiased. `noise` is that
     of the samples sent through the network, from `draw_sample_noise`; the key is for what layers
-    draw besides. The regularisation is zero unless a prior asks for it; it only lowers the bound.
-    The KL may have a weight other than 1 while a training warms up.
+    draw besides. The regularisation is zero unless a prior or the likelihood asks for it; it only
+    lowers the bound. The KL may have a weight other than 1 while a training warms up.
     """
     model, kl_key = _at_a_step(model, key)
     fit = data_fit(model, batch, noise, alpha)
     scale = num_data / batch.inputs.shape[0]
     cost = kl_weight * model.network.kl(kl_key) + model.network.prior_regularisation()
+    cost = cost + model.likelihood.regularisation()
     return scale * jnp.sum(batch.weights * fit) - cost
 
 

@@ -60,6 +60,12 @@ LIKELIHOODS = Registry(
     "likelihood",
     {
         "gaussian": "dvip.likelihoods.gaussian:Gaussian",
+        "heteroscedastic": "dvip.likelihoods.gaussian:HeteroscedasticGaussian",
+        "student-t": "dvip.likelihoods.student_t:StudentT",
+        "heteroscedastic-student-t": "dvip.likelihoods.student_t:HeteroscedasticStudentT",
+        "log-normal": "dvip.likelihoods.log_normal:LogNormal",
+        "poisson": "dvip.likelihoods.counts:Poisson",
+        "negative-binomial": "dvip.likelihoods.counts:NegativeBinomial",
         "probit": "dvip.likelihoods.probit:Probit",
         "robustmax": "dvip.likelihoods.robustmax:RobustMax",
     },

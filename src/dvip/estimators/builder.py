@@ -114,6 +114,16 @@ class ModelBuilder(InputReader):
             )
         return likelihood
 
+    def _chosen_likelihood(self) -> Likelihood:
+        """The likelihood before it has parameters, for targets that were looked at."""
+        given = self.likelihood
+        auto = isinstance(given, str) and given == "auto"
+        return self._likelihood_of(self._default_likelihood() if auto else given)
+
+    def _initialised(self, likelihood: Likelihood) -> Likelihood:
+        """The likelihood at its starting point."""
+        return likelihood.initialise(self._num_outputs)
+
     def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
         if self.n_units is None:
             return default_widths(num_inputs, int(self.n_layers), 1)[:-1]
@@ -140,9 +150,7 @@ class ModelBuilder(InputReader):
 
         Members of an ensemble differ by their seeds.
         """
-        given = self.likelihood
-        auto = isinstance(given, str) and given == "auto"
-        likelihood = self._likelihood_of(self._default_likelihood() if auto else given)
+        likelihood = self._chosen_likelihood()
         widths = self._inner_widths(inputs.shape[1])
         network = build_network(
             inputs,
@@ -151,7 +159,7 @@ class ModelBuilder(InputReader):
             self._propagate_inputs(),
             self.seed_ if seed is None else seed,
         )
-        return DeepModel(network, likelihood.initialise(self._num_outputs))
+        return DeepModel(network, self._initialised(likelihood))
 
 
 def one_each(given: Any, number: int) -> tuple:

@@ -14,6 +14,7 @@ from dvip.kernels import EmpiricalKernel
 from dvip.layers import Layer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Likelihood
 from dvip.processes import ImplicitProcess
+from dvip.processes.process import PerGroup
 from dvip.registry import PRIORS
 
 __all__ = ["DVIPClassifier", "DVIPRegressor", "ImplicitProcessEstimator", "Prior"]
@@ -71,7 +72,10 @@ class ImplicitProcessEstimator(DeepEstimator):
         return _process(given[0] if isinstance(given, list | tuple) and given else given)
 
     def _process_of(self, index: int, num_units: int) -> ImplicitProcess:
-        """The process of a layer, with functions for each unit where they are not shared."""
+        """The process of a layer, with functions for each unit where they are not shared.
+
+        Groups of the last layer's units never share them.
+        """
         process = self._processes_given()[index]
         if index == 0:
             process = process.for_inputs_of_shape(self.input_shape_)
@@ -84,7 +88,12 @@ class ImplicitProcessEstimator(DeepEstimator):
                 f"each of the {self.n_layers} layers."
             )
         shared = process.shared_by_units if given[index] is None else given[index]
-        return process if shared else process.one_for_each_unit(num_units)
+        if not shared:
+            return process.one_for_each_unit(num_units)
+        num_groups = self._chosen_likelihood().num_groups
+        if index == self.n_layers - 1 and num_groups > 1:
+            return PerGroup(process, num_groups, num_units)
+        return process
 
     def _propagate_inputs(self) -> tuple[bool, ...]:
         flags = zip(super()._propagate_inputs(), self._processes_given(), strict=True)

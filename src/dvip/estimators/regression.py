@@ -12,7 +12,7 @@ from dvip.calibration import Calibration, LeftOut, best_log_score, fit_scale
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
-from dvip.likelihoods import Regression
+from dvip.likelihoods import Likelihood, Regression
 from dvip.objectives import DeepModel, Ensemble, members_of
 from dvip.prediction import moments, sample_noises
 from dvip.runtime import precision
@@ -53,11 +53,21 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
     def _regression(self) -> Regression:
         """The likelihood before it has parameters: how targets are transformed."""
-        given = self.likelihood
-        auto = isinstance(given, str) and given == "auto"
-        likelihood = self._likelihood_of(self._default_likelihood() if auto else given)
+        likelihood = self._chosen_likelihood()
         assert isinstance(likelihood, Regression)  # by its task
         return likelihood
+
+    def _initialised(self, likelihood: Likelihood) -> Likelihood:
+        initialised = super()._initialised(likelihood)
+        assert isinstance(initialised, Regression)  # by its task
+        return initialised.linked(self.target_scaler_.mean, self.target_scaler_.scale)
+
+    def _model_scaler(self) -> Standardiser:
+        """From transformed targets to those that the model sees: themselves, unless scaled."""
+        if self._regression().standardised:
+            return self.target_scaler_
+        number = self._num_outputs
+        return Standardiser(np.zeros(number), np.ones(number))
 
     def _read_targets(self, y: Any, *, first: bool, classes: Any = None) -> np.ndarray:
         if getattr(getattr(y, "dtype", None), "kind", None) in ("m", "M"):
@@ -85,7 +95,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
                     stacklevel=2,
                 )
             self._keep_target_scaler(Standardiser.fit(targets, weights))
-        return self.target_scaler_.transform(targets)
+        return self._model_scaler().transform(targets)
 
     def _keep_target_scaler(self, scaler: Standardiser) -> None:
         fits = (scaler.scale > 1 / MAX_TARGET_SCALE) & (scaler.scale < MAX_TARGET_SCALE)
@@ -94,9 +104,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
                 f"y has the mean {scaler.mean} and the standard deviation {scaler.scale}, too "
                 "small or too large to compute with: rescale y."
             )
-        if not self._regression().standardised:
-            scaler = Standardiser(np.zeros_like(scaler.mean), np.ones_like(scaler.scale))
-        self.target_scaler_ = scaler
+        self.target_scaler_ = Standardiser(*self._regression().scales(scaler.mean, scaler.scale))
 
     def _stream_targets(self) -> NumberTargets:
         likelihood = self._regression()
@@ -107,7 +115,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         moments = (content.mean[targets], content.std[targets], content.largest[targets])
         self.target_shape_ = content.target_shape
         self._keep_target_scaler(Standardiser.of_moments(*moments))
-        return self.target_scaler_.mean, self.target_scaler_.scale, None
+        scaler = self._model_scaler()
+        return scaler.mean, scaler.scale, None
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Trains on these rows, each once, and goes on from there at the next call.
@@ -142,8 +151,9 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         Returns
         -------
         Predictive
-            With Gaussian noise a `GaussianMixture`. Several targets are a second axis of all that
-            it gives.
+            With Gaussian noise or Student's t a `GaussianMixture`, of positive numbers a
+            `LogNormalMixture`, of counts a `CountMixture`. Several targets are a second axis of all
+            that it gives.
 
         Examples
         --------
@@ -252,7 +262,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     def _left_out(self, rows: Any, models: Models, num_samples: int | None = None) -> LeftOut:
         """What these models predict for rows that they left out, and what was observed."""
         scaler = self.target_scaler_
-        y = self._regression().inverse(rows.targets * scaler.scale + scaler.mean)
+        likelihood, z = self._regression(), rows.targets
+        y = likelihood.inverse(z * scaler.scale + scaler.mean if likelihood.standardised else z)
         prediction = self._predicted(rows.inputs, models, num_samples)
         return LeftOut(prediction, y.reshape(len(y), *self.target_shape_), rows.weights)
 

@@ -1,24 +1,33 @@
-"""Gaussian noise around the last layer, one variance for each target."""
+"""Gaussian noise around the last layer: of one variance for each target, or one that varies."""
 
 import math
+from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from dvip.distributions import GaussianMixture
+from dvip.likelihoods.levels import Strata, make_strata
 from dvip.likelihoods.likelihood import Moments, Regression
 
-__all__ = ["Gaussian"]
+__all__ = ["Gaussian", "HeteroscedasticGaussian", "InputDependent"]
 
 # That of scaled targets: all is noise until the function explains it. Starting at 0.05 instead took
 # twice as many steps to the same test score on the energy data.
 INITIAL_VARIANCE = 1.0
 
+# log E[p^α], or E[log p], of each target alone, from targets, moments of f and log-variances.
+Terms = Callable[[Array, Array, Array, Array], Array]
+
 
 class Gaussian(Regression):
     """y_h = f_h + noise with variance σ²_h; several targets are independent given f."""
+
+    takes_errors: ClassVar[bool] = True
 
     log_variance: Float[Array, " units"] | None = None
 
@@ -32,36 +41,58 @@ class Gaussian(Regression):
         assert self.log_variance is not None  # of an initialised likelihood
         return jnp.exp(self.log_variance)
 
-    def _aligned(
-        self, targets: Float[Array, "units batch"], moments: Array
-    ) -> tuple[Float[Array, "units *shape"], Float[Array, "units *ones"]]:
-        """Targets and log-variances with as many axes as the moments have."""
-        ones = (1,) * (moments.ndim - 2)
-        aligned = targets.reshape(targets.shape[0], *ones, targets.shape[1])
-        assert self.log_variance is not None  # of an initialised likelihood
-        return aligned, self.log_variance.reshape(-1, *ones, 1)
-
     def expected_log_prob(
-        self, targets: Float[Array, "units batch"], mean: Moments, variance: Moments
+        self, targets: Float[Array, "rows batch"], mean: Moments, variance: Moments
     ) -> Float[Array, "*shape"]:
         """log N(y | mean, σ²) - variance / (2 σ²), summed over the targets."""
-        aligned, log_variance = self._aligned(targets, mean)
-        squares = (jnp.square(aligned - mean) + variance) * jnp.exp(-log_variance)
-        return -0.5 * jnp.sum(squares + log_variance + jnp.log(2 * jnp.pi), axis=0)
+        return self._over_targets(self._expected_terms, targets, mean, variance)
 
     def log_expected_power(
         self,
-        targets: Float[Array, "units batch"],
+        targets: Float[Array, "rows batch"],
         mean: Moments,
         variance: Moments,
         alpha: float,
     ) -> Float[Array, "*shape"]:
         """N(y | f, σ²)^α is N(y | f, σ²/α) times a constant, and that is integrated exactly."""
-        aligned, log_variance = self._aligned(targets, mean)
+
+        def terms(y: Array, mean: Array, variance: Array, log_variance: Array) -> Array:
+            return self._power_terms(y, mean, variance, log_variance, alpha)
+
+        return self._over_targets(terms, targets, mean, variance, is_log=True)
+
+    def _over_targets(
+        self, terms: Terms, targets: Array, mean: Moments, variance: Moments, is_log: bool = False
+    ) -> Float[Array, "*shape"]:
+        """The sum of the terms of all targets."""
+        del is_log
+        y, log_variance, errors = self._aligned(targets, mean)
+        return jnp.sum(terms(y, mean, variance, _with_errors(log_variance, errors)), axis=0)
+
+    def _aligned(
+        self, targets: Float[Array, "rows batch"], moments: Array
+    ) -> tuple[Float[Array, "units *shape"], Float[Array, "units *ones"], Array | None]:
+        """Targets, log-variances and known errors with as many axes as the moments have."""
+        assert self.log_variance is not None  # of an initialised likelihood
+        ones = (1,) * (moments.ndim - 2)
+        aligned = targets.reshape(targets.shape[0], *ones, targets.shape[1])
+        number = self.log_variance.shape[0]
+        errors = aligned[number:] if targets.shape[0] > number else None
+        return aligned[:number], self.log_variance.reshape(-1, *ones, 1), errors
+
+    def _expected_terms(
+        self, y: Array, mean: Array, variance: Array, log_variance: Array
+    ) -> Float[Array, "units *shape"]:
+        squares = (jnp.square(y - mean) + variance) * jnp.exp(-log_variance)
+        return -0.5 * (squares + log_variance + jnp.log(2 * jnp.pi))
+
+    def _power_terms(
+        self, y: Array, mean: Array, variance: Array, log_variance: Array, alpha: float
+    ) -> Float[Array, "units *shape"]:
         total = variance + jnp.exp(log_variance) / alpha
         constant = (1 - alpha) * (jnp.log(2 * jnp.pi) + log_variance) - jnp.log(alpha)
-        log_density = jnp.square(aligned - mean) / total + jnp.log(2 * jnp.pi * total)
-        return 0.5 * jnp.sum(constant - log_density, axis=0)
+        log_density = jnp.square(y - mean) / total + jnp.log(2 * jnp.pi * total)
+        return 0.5 * (constant - log_density)
 
     def predictive(
         self,
@@ -69,9 +100,150 @@ class Gaussian(Regression):
         variance: Float[np.ndarray, "rows units samples"],
         offset: Float[np.ndarray, " outputs"],
         scale: Float[np.ndarray, " outputs"],
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> GaussianMixture:
         """N(mean, variance + σ²) of each sample, scaled."""
         noise = np.exp(np.asarray(self.log_variance, dtype=np.float64)) * np.square(scale)
+        if errors is not None:
+            noise = (noise + np.square(errors))[..., None]
         means = mean * scale[:, None]
         means += offset[:, None]  # in place: they may be many
         return GaussianMixture(means, variance * np.square(scale)[:, None], noise)
+
+    def _levelled(
+        self,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+        errors: Float[np.ndarray, "rows outputs"] | None,
+        num_tails: int = 0,
+    ) -> GaussianMixture:
+        """The same for noise whose variance is random: a level of it for each component."""
+        strata, number = make_strata(mean.shape[-1], num_tails), len(offset)
+        noise = self._noise_levels(strata, mean, variance) * np.square(scale)[:, None]
+        if errors is not None:
+            noise = noise + np.square(errors)[..., None]
+        means = strata.of_components(mean[:, :number]) * scale[:, None]
+        means += offset[:, None]
+        variances = strata.of_components(variance[:, :number]) * np.square(scale)[:, None]
+        noise = noise * self._mixing_levels(strata)
+        return GaussianMixture(means, variances, noise, strata.weights)
+
+    def _noise_levels(
+        self,
+        strata: Strata,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+    ) -> Float[np.ndarray, "*rows outputs components"]:
+        """σ² in each component, on the model's scale."""
+        del strata, mean, variance
+        return np.exp(np.asarray(self.log_variance, dtype=float))[None, :, None]
+
+    def _mixing_levels(self, strata: Strata) -> Float[np.ndarray, "*outputs components"]:
+        """The factors of σ² in the components."""
+        return np.ones(len(strata.samples))
+
+
+def _with_errors(log_variance: Array, errors: Array | None) -> Array:
+    """The logarithm of the noise's variance with the square of the errors added."""
+    if errors is None:
+        return log_variance
+    return jnp.log(jnp.exp(log_variance) + jnp.square(errors))
+
+
+# Points of the quadrature over the unit of the noise in training.
+NUM_POINTS = 6
+# log σ² varies by less than this to either side, so that no extrapolation explodes.
+MAX_LOG_RATIO = 4.0
+# Of the noise's unit at the start: the function and a constant noise come first.
+INITIAL_GAIN = 0.1
+
+
+class InputDependent(Gaussian):
+    """Noise whose variance depends on the inputs, by a second unit g_h for each target.
+
+    log σ²_h(x) = log σ²_h + c tanh(gain_h g_h(x) / c): within a factor e^c of its middle. The units
+    of the functions come first, then those of the noise.
+    """
+
+    num_groups: ClassVar[int] = 2
+
+    gain: Float[Array, " units"] | None = None
+
+    def num_latents(self, num_outputs: int) -> int:
+        """Two units for each target."""
+        return 2 * num_outputs
+
+    def _over_targets(
+        self, terms: Terms, targets: Array, mean: Moments, variance: Moments, is_log: bool = False
+    ) -> Float[Array, "*shape"]:
+        mean, noise_mean = jnp.split(mean, 2)
+        variance, noise_variance = jnp.split(variance, 2)
+        y, log_variance, errors = self._aligned(targets, mean)
+        assert self.gain is not None  # of an initialised likelihood
+        gain = self.gain.reshape(log_variance.shape)
+        points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
+        # Leading axes of the points: terms have them in front of the units.
+        column = jnp.asarray(points, mean.dtype).reshape(-1, *(1,) * mean.ndim)
+        log_ratio = gain * (noise_mean + jnp.sqrt(noise_variance) * column)
+        varied = MAX_LOG_RATIO * jnp.tanh(log_ratio / MAX_LOG_RATIO)
+        values = terms(y, mean, variance, _with_errors(log_variance + varied, errors))
+        weights = jnp.asarray(weights / weights.sum(), mean.dtype).reshape(column.shape)
+        if is_log:
+            averaged = logsumexp(values, axis=0, b=weights)
+        else:
+            averaged = jnp.sum(weights * values, axis=0)
+        return jnp.sum(averaged, axis=0)
+
+    def regularisation(self) -> Float[Array, ""]:
+        """That of a standard normal prior of the gains, and of what else there is."""
+        assert self.gain is not None  # of an initialised likelihood
+        return super().regularisation() + 0.5 * jnp.sum(jnp.square(self.gain))
+
+    def _noise_levels(
+        self,
+        strata: Strata,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+    ) -> Float[np.ndarray, "rows outputs components"]:
+        """σ² in each component, on the model's scale, at a level of the noise's unit."""
+        number = mean.shape[1] // 2
+        white = np.stack([strata.normal(number + unit) for unit in range(number)])
+        of_unit = strata.of_components(np.sqrt(variance[:, number:], dtype=float)) * white
+        of_unit += strata.of_components(mean[:, number:])
+        gain, log_variance = (
+            np.asarray(array, dtype=float)[:, None] for array in (self.gain, self.log_variance)
+        )
+        return np.exp(log_variance + MAX_LOG_RATIO * np.tanh(gain * of_unit / MAX_LOG_RATIO))
+
+    def predictive(
+        self,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
+    ) -> GaussianMixture:
+        """N(mean, variance + σ²) with a level of the noise for each component."""
+        return self._levelled(mean, variance, offset, scale, errors)
+
+    def function_values(
+        self,
+        values: Float[np.ndarray, "functions rows units"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+    ) -> Float[np.ndarray, "functions rows outputs"]:
+        """What y would be without noise: the first half of the units."""
+        return super().function_values(values[..., : len(offset)], offset, scale)
+
+
+class HeteroscedasticGaussian(InputDependent):
+    """Gaussian noise whose variance depends on the inputs."""
+
+    def initialise(self, num_outputs: int) -> "HeteroscedasticGaussian":
+        """Noise that is the same for every target, and almost everywhere."""
+        return HeteroscedasticGaussian(
+            jax.device_put(np.full(num_outputs, math.log(INITIAL_VARIANCE))),
+            jax.device_put(np.full(num_outputs, INITIAL_GAIN)),
+        )

@@ -39,6 +39,8 @@ class Likelihood(eqx.Module):
 
     # What it is for: "regression" or "classification".
     task: ClassVar[str]
+    # The last layer's units come in so many equal groups, which do not share prior functions.
+    num_groups: ClassVar[int] = 1
 
     def initialise(self, num_outputs: int) -> "Likelihood":
         """This likelihood with its parameters, for so many targets, or classes."""
@@ -68,17 +70,25 @@ class Likelihood(eqx.Module):
     ) -> Float[Array, "*shape"]:
         """log E[p(y | f)^alpha] for f ~ N(mean, variance): the data term of the α-energy."""
 
+    def regularisation(self) -> Float[Array, ""]:
+        """What the objective loses for the parameters that it has: minus a log-prior of them."""
+        return jnp.zeros(())
+
 
 class Regression(Likelihood):
     """A likelihood of numbers.
 
     The model sees z = (transform(y) - offset) / scale, where offset and scale make z standardised,
-    and its moments are those of z. `predictive` goes the way back.
+    and its moments are those of z. `predictive` goes the way back. Where z is not standardised, the
+    model sees transform(y) itself, and offset and scale may be those of a link: see `scales`.
     """
 
     task: ClassVar[str] = "regression"
-    # Whether targets are standardised after `transform`; otherwise the offset is 0, the scale 1.
+    # Whether targets are standardised after `transform`.
     standardised: ClassVar[bool] = True
+    # Whether the errors of rows may be known. Then they are further rows of the targets, one for
+    # each: standard deviations, on the scale of the model. The noise has their squares besides.
+    takes_errors: ClassVar[bool] = False
 
     def num_latents(self, num_outputs: int) -> int:
         """One unit for each target."""
@@ -99,6 +109,21 @@ class Regression(Likelihood):
         """The user's targets, from what `transform` made of them."""
         return transformed
 
+    def scales(
+        self, mean: Float[np.ndarray, " outputs"], std: Float[np.ndarray, " outputs"]
+    ) -> tuple[Float[np.ndarray, " outputs"], Float[np.ndarray, " outputs"]]:
+        """Offset and scale, from the moments of the transformed targets."""
+        if self.standardised:
+            return mean, std
+        return np.zeros_like(mean), np.ones_like(std)
+
+    def linked(
+        self, offset: Float[np.ndarray, " outputs"], scale: Float[np.ndarray, " outputs"]
+    ) -> "Regression":
+        """This likelihood, initialised, told offset and scale; most need not know them."""
+        del offset, scale
+        return self
+
     @abc.abstractmethod
     def predictive(
         self,
@@ -106,10 +131,12 @@ class Regression(Likelihood):
         variance: Float[np.ndarray, "rows units samples"],
         offset: Float[np.ndarray, " outputs"],
         scale: Float[np.ndarray, " outputs"],
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> Predictive:
         """The distribution of y, on the user's scale, with an axis for the targets.
 
         Each of the samples sent through the network is a component of it: f ~ N(mean, variance).
+        Errors of rows, where they are known, are on the user's scale.
         """
 
     def function_values(

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-__all__ = ["ImplicitProcess", "PerUnit", "mean_and_features"]
+__all__ = ["ImplicitProcess", "PerGroup", "PerUnit", "mean_and_features"]
 
 
 class ImplicitProcess(eqx.Module):
@@ -90,6 +90,27 @@ class PerUnit(ImplicitProcess):
     def regularisation(self) -> Float[Array, ""]:
         """The sum over the units."""
         return jnp.sum(eqx.filter_vmap(lambda process: process.regularisation())(self.process))
+
+
+class PerGroup(PerUnit):
+    """A copy of a process for each of several equal groups of units, who share its functions."""
+
+    num_members: int = eqx.field(static=True)
+
+    def __init__(self, process: ImplicitProcess, num_groups: int, num_units: int):
+        self.process, self.num_units = process, num_groups
+        self.num_members = num_units // num_groups
+
+    def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "PerGroup":
+        """Copies with parameters of their own."""
+        process = super().initialise(num_inputs, key).process
+        return PerGroup(process, self.num_units, self.num_units * self.num_members)
+
+    def __call__(
+        self, noise: PyTree[Array], inputs: Float[Array, "inputs batch"]
+    ) -> Float[Array, "units samples batch"]:
+        """The functions of every unit: groups one after another."""
+        return jnp.repeat(super().__call__(noise, inputs), self.num_members, axis=0)
 
 
 def mean_and_features(
