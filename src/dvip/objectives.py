@@ -13,7 +13,7 @@ from dvip.likelihoods import Likelihood
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.parameters import constant_auxiliary, constant_but_auxiliary
 
-__all__ = ["DeepModel", "Ensemble", "bound", "members_of", "training_loss"]
+__all__ = ["DeepModel", "Ensemble", "bound", "training_loss"]
 
 
 LikelihoodType = TypeVar("LikelihoodType", bound=Likelihood, covariant=True)
@@ -30,13 +30,6 @@ class Ensemble(eqx.Module, Generic[LikelihoodType]):
     """Models that were trained apart; the prediction is the mean of their distributions."""
 
     members: tuple[DeepModel[LikelihoodType], ...]
-
-
-def members_of(
-    model: DeepModel[LikelihoodType] | Ensemble[LikelihoodType],
-) -> tuple[DeepModel[LikelihoodType], ...]:
-    """The members of an ensemble; a model alone is the only one."""
-    return model.members if isinstance(model, Ensemble) else (model,)
 
 
 def data_fit(

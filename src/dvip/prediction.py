@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -14,12 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from dvip.likelihoods import Classification
+from dvip.likelihoods import Classification, Likelihood
 from dvip.network import DeepNetwork, SampleNoise
-from dvip.objectives import DeepModel
+from dvip.objectives import DeepModel, Ensemble
 from dvip.runtime import precision, random_key
 
-__all__ = ["FunctionDraws", "class_probabilities", "draw_functions", "moments", "sample_noises"]
+__all__ = [
+    "FunctionDraws",
+    "class_probabilities",
+    "draw_functions",
+    "members_of",
+    "moments",
+    "sample_noises",
+]
+
+LikelihoodOf = TypeVar("LikelihoodOf", bound=Likelihood)
 
 # Row-samples (rows times propagated samples) that one compiled call handles: its arrays then stay
 # in a core's cache. Measured on 10,000 rows: 3,200 take a third of the time of 12,800.
@@ -31,6 +41,13 @@ PIECES_AHEAD = 16
 # With more units in a layer than these, or more numbers of inputs, a call takes fewer rows: its
 # memory stays the same.
 MANY_UNITS, MAX_INPUT_NUMBERS = 64, 2**22
+
+
+def members_of(
+    model: DeepModel[LikelihoodOf] | Ensemble[LikelihoodOf],
+) -> tuple[DeepModel[LikelihoodOf], ...]:
+    """The members of an ensemble; a model alone is the only one."""
+    return model.members if isinstance(model, Ensemble) else (model,)
 
 
 def rows_at_once(num_samples: int, num_units: int = 1, num_inputs: int = 1) -> int:

@@ -17,16 +17,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.calibration import Calibration
 from dvip.estimators.builder import check_count
-from dvip.estimators.ensembles import EnsembleBuilder, derived_seed, seconds_left
+from dvip.estimators.ensembles import EnsembleBuilder, seconds_left
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import (
     checkpoint_folder,
     save_estimator,
     training_seed,
 )
-from dvip.objectives import Ensemble, members_of
-from dvip.prediction import draw_functions
-from dvip.runtime import precision, use_compilation_cache
+from dvip.objectives import Ensemble
+from dvip.prediction import draw_functions, members_of
+from dvip.runtime import derived_seed, precision, use_compilation_cache
 from dvip.sources import Source, StreamedRows, cached_rows
 from dvip.sources.records import RowsContent, Targets
 from dvip.training import (
@@ -336,7 +336,7 @@ class DeepEstimator(EnsembleBuilder):
         num_steps = self.n_iter_ + len(batches.inputs)
         with precision(self.precision):
             if not hasattr(self, "model_"):
-                seeds = [self._member_seed(index) for index in range(self._num_members)]
+                seeds = [derived_seed(self.seed_, index) for index in range(self._num_members)]
                 models = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
                 self.model_ = models[0] if self.n_members is None else Ensemble(models)
             models = members_of(self.model_)
@@ -345,7 +345,7 @@ class DeepEstimator(EnsembleBuilder):
             results, after = [], []
             try:
                 for index, (model, optimiser) in enumerate(zip(models, optimisers, strict=True)):
-                    own = settings.of_member(self._member_seed(index), settings.batch_size)
+                    own = settings.of_member(derived_seed(self.seed_, index), settings.batch_size)
                     result, optimiser = train_once(
                         model, optimiser, batches, self.n_samples_seen_, own
                     )

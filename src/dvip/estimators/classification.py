@@ -13,9 +13,9 @@ from dvip.batches import ArrayData
 from dvip.calibration import Calibration, best_log_likelihood, fit_temperature, tempered
 from dvip.estimators.base import DeepEstimator
 from dvip.likelihoods import Classification
-from dvip.objectives import DeepModel, Ensemble, members_of
-from dvip.prediction import class_probabilities, sample_noises
-from dvip.runtime import precision
+from dvip.objectives import DeepModel, Ensemble
+from dvip.prediction import class_probabilities, members_of, sample_noises
+from dvip.runtime import derived_seed, precision
 from dvip.sources import LabelTargets
 from dvip.sources.records import RowsContent
 from dvip.training import Data
@@ -134,7 +134,8 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         >>> model.predict_proba(X[:2]).shape
         (2, 3)
         """
-        probabilities = self._predicted(self._scaled(X), members_of(self.model_))
+        inputs = self._scaled(X)
+        probabilities = self._predicted(inputs, members_of(self.model_))
         if hasattr(self, "calibration_"):
             return tempered(probabilities, self.calibration_.temperature)
         return probabilities
@@ -146,7 +147,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         num_samples: int | None = None,
     ) -> np.ndarray:
         """What these models predict for scaled inputs, before it is calibrated."""
-        seeds = [self._member_seed(index) for index in range(len(models))]
+        seeds = [derived_seed(self.seed_, index) for index in range(len(models))]
         with precision(self.precision):
             noises = sample_noises(models, num_samples or self.n_predictive_samples, seeds)
             probabilities = class_probabilities(models, inputs, noises).astype(float)

@@ -21,6 +21,7 @@ from dvip.calibration import Calibration
 from dvip.estimators.builder import ModelBuilder, check_count
 from dvip.estimators.serialisation import training_identity
 from dvip.objectives import DeepModel, Ensemble
+from dvip.runtime import derived_seed
 from dvip.training import (
     CheckpointFolder,
     Data,
@@ -30,7 +31,7 @@ from dvip.training import (
     Validation,
 )
 
-__all__ = ["EnsembleBuilder", "derived_seed", "seconds_left"]
+__all__ = ["EnsembleBuilder", "seconds_left"]
 
 # What a single model leaves out to be calibrated by, if nobody says how much.
 CALIBRATION_SHARE = 0.1
@@ -88,9 +89,6 @@ class EnsembleBuilder(ModelBuilder):
             return Fraction(CALIBRATION_SHARE).limit_denominator(100)
         return Fraction(1, self._num_members)
 
-    def _member_seed(self, index: int) -> int:
-        return derived_seed(self.seed_, index)
-
     def _strata(self, data: Data) -> np.ndarray | None:
         """What is to be spread evenly over the stretches; nothing, unless a task says otherwise."""
         del data
@@ -111,7 +109,7 @@ class EnsembleBuilder(ModelBuilder):
         if self.n_members is None and self._left_out_share() is None:
             model = self.build_model(inputs)
             return [Member(model, data, settings, checkpoints=checkpoints, identity=identity)]
-        seeds = [self._member_seed(index) for index in range(self._num_members)]
+        seeds = [derived_seed(self.seed_, index) for index in range(self._num_members)]
         divided = [self._divided(data, index) for index in range(self._num_members)]
         # One size for all: the members share a compilation.
         batch_size = min(settings.batch_size, *(part.num_rows for part, _ in divided))
@@ -221,14 +219,6 @@ def _gain_at_the_end(result: TrainingResult) -> float:
     if late.all() or not late.any():
         return 0.0
     return float(result.scores[late, 1].max() - result.scores[~late, 1].max())
-
-
-def derived_seed(seed: int, index: int) -> int:
-    """The seed of a member; that of the first is the seed itself."""
-    if index == 0:
-        return seed
-    state = np.random.SeedSequence((seed, index)).generate_state(1)
-    return int(state[0] % np.iinfo(np.int32).max)
 
 
 def seconds_left(max_seconds: float | None, started: float) -> float | None:

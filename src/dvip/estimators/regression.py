@@ -13,9 +13,9 @@ from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
 from dvip.likelihoods import Likelihood, Regression
-from dvip.objectives import DeepModel, Ensemble, members_of
-from dvip.prediction import moments, sample_noises
-from dvip.runtime import precision
+from dvip.objectives import DeepModel, Ensemble
+from dvip.prediction import members_of, moments, sample_noises
+from dvip.runtime import derived_seed, precision
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
 from dvip.training import Data
@@ -165,7 +165,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         >>> lower.shape
         (3,)
         """
-        return self._calibrated(self._predicted(self._scaled(X), members_of(self.model_)))
+        inputs = self._scaled(X)
+        return self._calibrated(self._predicted(inputs, members_of(self.model_)))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.
@@ -182,8 +183,9 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             Only with `return_std`.
         """
         means, stds = [], []
+        inputs = self._scaled(X)
         models = members_of(self.model_)
-        for piece in self._moments(self._scaled(X), models):  # of which nothing else is kept
+        for piece in self._moments(inputs, models):  # of which nothing else is kept
             distribution = self._calibrated(self._predictive(piece, models))
             means.append(distribution.mean)
             if return_std:
@@ -221,7 +223,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     ) -> Iterator[list[Moments]]:
         """Of each model, means and variances of f, rows x units x samples, in pieces."""
         with precision(self.precision):
-            seeds = [self._member_seed(index) for index in range(len(models))]
+            seeds = [derived_seed(self.seed_, index) for index in range(len(models))]
             noises = sample_noises(models, num_samples or self.n_predictive_samples, seeds)
             for piece in moments(models, inputs, noises):
                 yield [(np.moveaxis(mean, 2, 0), np.moveaxis(var, 2, 0)) for mean, var in piece]

@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Array
 
 from dvip.objectives import DeepModel
+from dvip.training.placement import Placement
 
 __all__ = ["Clock", "Schedule", "Validation"]
 
@@ -102,7 +104,7 @@ class Validation:
         # Step and score of each look.
         self.scores: list[tuple[int, float]] = []
         # As one vector: the running mean of the parameters, and those of the best score.
-        self.mean: np.ndarray | None = None
+        self.mean: Array | np.ndarray | None = None
         self.best: np.ndarray | None = None
 
     def note(self, step: int, score: float, parameters: np.ndarray) -> None:
@@ -137,7 +139,8 @@ class Validation:
         """For a checkpoint."""
         arrays = {"scores": np.array(self.scores, dtype=np.float64).reshape(-1, 2)}
         vectors = {"mean": self.mean, "best": self.best}
-        return arrays | {name: vector for name, vector in vectors.items() if vector is not None}
+        known = {name: vector for name, vector in vectors.items() if vector is not None}
+        return arrays | {name: np.asarray(vector) for name, vector in known.items()}
 
     def restore(self, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
         """What a checkpoint has; a ValueError unless it is such."""
@@ -149,3 +152,16 @@ class Validation:
                 raise ValueError(f"its {name} parameters have the shape {vector.shape}.")
         self.scores = [(int(step), float(score)) for step, score in scores]
         self.mean, self.best = vectors["mean"], vectors["best"]
+
+    def share(self, place: Placement, like: Array) -> None:
+        """Gives all processes what the first knows; vectors are like this one."""
+        num_scores = int(place.of_first_process(np.int32(len(self.scores))))
+        steps, scores = np.resize(np.array(self.scores or [(0, 0.0)]), (max(1, num_scores), 2)).T
+        vectors = [np.zeros_like(like) if v is None else v for v in (self.mean, self.best)]
+        known, steps, scores, mean, best = place.of_first_process(
+            (np.bool_(self.mean is not None), steps.astype(np.int32), scores, *vectors)
+        )
+        pairs = zip(np.asarray(steps).tolist(), np.asarray(scores).tolist(), strict=True)
+        self.scores = list(pairs)[:num_scores]
+        self.mean = place.everywhere(np.asarray(mean)) if known else None
+        self.best = np.asarray(best) if num_scores else None

@@ -238,7 +238,8 @@ class Trainer:
         if bool(self.state.finite):
             return self._result_with(self.state.parameters)
         last_finite = self._result_with(self._unravel(self.state.last_finite))
-        raise TrainingDiverged(int(self.state.step), last_finite)
+        step = int(self.state.step)
+        raise TrainingDiverged(step, replace(last_finite, num_steps=step))
 
     def _result_with(self, parameters: DeepModel) -> TrainingResult:
         return TrainingResult(
@@ -255,7 +256,7 @@ class Trainer:
         arrays["bounds"] = np.array(self.bounds)
         arrays["schedule"] = np.array([self.schedule.falls, self.schedule.end])
         if self.validation is not None:
-            arrays |= self.place.here(self.validation.arrays())
+            arrays |= self.validation.arrays()
         return Checkpoint(self.steps_done, training, arrays)
 
     def begin(self, checkpoints: CheckpointFolder | None, training: Mapping[str, Any]) -> None:
@@ -275,24 +276,7 @@ class Trainer:
         self.bounds = np.asarray(bounds).tolist()
         self.schedule.falls, self.schedule.end = np.asarray(schedule).tolist()
         if self.validation is not None:
-            self._share_scores(self.validation)
-
-    def _share_scores(self, validation: Validation) -> None:
-        """What the first process knows of left-out rows, in all of them."""
-        num_scores = int(self.place.of_first_process(np.int32(len(validation.scores))))
-        if num_scores == 0 and self.place is ALONE:
-            return
-        empty = np.zeros(self.state.last_finite.shape, self.state.last_finite.dtype)
-        steps, scores = np.resize(np.array(validation.scores), (max(1, num_scores), 2)).T
-        vectors = [empty if v is None else v for v in (validation.mean, validation.best)]
-        known = validation.mean is not None
-        known, steps, scores, mean, best = self.place.of_first_process(
-            (np.bool_(known), steps.astype(np.int32), scores, *vectors)
-        )
-        pairs = zip(np.asarray(steps).tolist(), np.asarray(scores).tolist(), strict=True)
-        validation.scores = list(pairs)[:num_scores]
-        validation.mean = self.place.everywhere(np.asarray(mean)) if known else None
-        validation.best = np.asarray(best) if num_scores else None
+            self.validation.share(self.place, self.state.last_finite)
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         arrays = checkpoint.arrays
