@@ -9,9 +9,20 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from examples import perturbed
+from scipy import stats
 from scipy.special import log_ndtr
 
-from dvip import Gaussian, Probit, RobustMax
+from dvip import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    LogNormal,
+    NegativeBinomial,
+    Poisson,
+    Probit,
+    RobustMax,
+    StudentT,
+)
 from dvip.likelihoods import Likelihood
 from dvip.registry import LIKELIHOODS
 
@@ -40,6 +51,77 @@ def gaussian_log_prob(likelihood, targets, values):
     return -0.5 * (squares + np.log(2 * np.pi * variance)).sum(axis=1)
 
 
+def varied_log_variance(likelihood, values):
+    """log σ² of input-dependent noise, draws x targets x rows, and the values of f."""
+    values, noise = np.split(values, 2, axis=1)
+    gain, log_variance = (
+        np.asarray(array)[:, None] for array in (likelihood.gain, likelihood.log_variance)
+    )
+    return log_variance + 4 * np.tanh(gain * noise / 4), values
+
+
+def heteroscedastic_log_prob(likelihood, targets, values):
+    log_variance, values = varied_log_variance(likelihood, values)
+    return stats.norm.logpdf(targets, values, np.exp(log_variance / 2)).sum(axis=1)
+
+
+def student_t_log_prob(likelihood, targets, values):
+    scale = np.exp(np.asarray(likelihood.log_variance) / 2)[:, None]
+    freedom = np.asarray(likelihood.freedom)[:, None]
+    return stats.t.logpdf(targets, freedom, values, scale).sum(axis=1)
+
+
+def heteroscedastic_student_t_log_prob(likelihood, targets, values):
+    log_variance, values = varied_log_variance(likelihood, values)
+    freedom = np.asarray(likelihood.freedom)[:, None]
+    return stats.t.logpdf(targets, freedom, values, np.exp(log_variance / 2)).sum(axis=1)
+
+
+def rates(likelihood, values):
+    offset, scale = (np.asarray(part)[:, None] for part in likelihood.link.value)
+    return np.exp(offset + scale * values)
+
+
+def poisson_log_prob(likelihood, targets, values):
+    return stats.poisson.logpmf(targets, rates(likelihood, values)).sum(axis=1)
+
+
+def negative_binomial_log_prob(likelihood, targets, values):
+    k = np.asarray(likelihood.concentration)[:, None]
+    return stats.nbinom.logpmf(targets, k, k / (k + rates(likelihood, values))).sum(axis=1)
+
+
+def initialised(likelihood, num_targets):
+    """Its parameters away from where they start, its link not the identity."""
+    offset, scale = np.linspace(1.0, 2.0, num_targets), np.linspace(0.5, 0.8, num_targets)
+    return perturbed(likelihood.initialise(num_targets).linked(offset, scale), size=0.2)
+
+
+def numbers(likelihood, log_prob):
+    """Examples of a likelihood of numbers: one target and several."""
+    several = np.random.default_rng(1).normal(size=(3, NUM_ROWS))
+    return {
+        f"{name} target{'s' * (name != 'one')}": lambda targets=targets: Example(
+            initialised(likelihood, len(targets)),
+            targets,
+            likelihood.num_latents(len(targets)),
+            log_prob,
+        )
+        for name, targets in (("one", np.array([[0.0, 1.0, -2.0, 0.3]])), ("three", several))
+    }
+
+
+def counts(likelihood, log_prob):
+    """The same for counts."""
+    few, many = [[0.0, 1.0, 7.0, 2.0]], [[0.0, 1.0, 25.0, 3.0], [2.0, 4.0, 6.0, 0.0]]
+    return {
+        f"{name} target{'s' * (name != 'one')}": lambda targets=targets: Example(
+            initialised(likelihood, len(targets)), np.array(targets), len(targets), log_prob
+        )
+        for name, targets in (("one", few), ("two", many))
+    }
+
+
 def probit_log_prob(likelihood, targets, values):
     return log_ndtr((2 * targets - 1) * values).sum(axis=1)
 
@@ -66,6 +148,14 @@ REFERENCES: dict[str, dict[str, Callable[[], Example]]] = {
             gaussian_log_prob,
         ),
     },
+    "heteroscedastic": numbers(HeteroscedasticGaussian(), heteroscedastic_log_prob),
+    "student-t": numbers(StudentT(), student_t_log_prob),
+    "heteroscedastic-student-t": numbers(
+        HeteroscedasticStudentT(), heteroscedastic_student_t_log_prob
+    ),
+    "log-normal": numbers(LogNormal(), gaussian_log_prob),
+    "poisson": counts(Poisson(), poisson_log_prob),
+    "negative-binomial": counts(NegativeBinomial(), negative_binomial_log_prob),
     "probit": {
         "two classes": lambda: Example(
             Probit(), np.array([[0.0, 1.0, 1.0, 0.0]]), 1, probit_log_prob

@@ -8,6 +8,7 @@ import pytest
 from examples import assert_gradient
 from references import EXAMPLES, NUM_ROWS, REFERENCES, of_task
 
+from dvip import LogNormal
 from dvip.registry import LIKELIHOODS
 from dvip.runtime import precision
 
@@ -43,6 +44,11 @@ def draws(moments):
     return mean + np.sqrt(variance) * white
 
 
+@pytest.fixture(scope="module")
+def log_probs(example, draws):
+    return example.log_prob(draws)
+
+
 @eqx.filter_jit
 def expected_log_prob(likelihood, targets, mean, variance):
     return likelihood.expected_log_prob(targets, mean, variance)
@@ -62,19 +68,18 @@ def arrays(*values):
     return tuple(map(jnp.asarray, values))
 
 
-def test_expected_log_prob_against_sampling(example, moments, draws):
+def test_expected_log_prob_against_sampling(example, moments, log_probs):
     result = expected_log_prob(example.likelihood, *arrays(example.targets, *moments))
-    log_prob = example.log_prob(draws)
-    error = log_prob.std(axis=0) / np.sqrt(NUM_DRAWS)
+    error = log_probs.std(axis=0) / np.sqrt(NUM_DRAWS)
     assert result.shape == (NUM_ROWS,)
     # Quadrature of a few numbers of points has an error of its own, far smaller.
-    assert (np.abs(result - log_prob.mean(axis=0)) < 5 * error + 1e-3).all()
+    assert (np.abs(result - log_probs.mean(axis=0)) < 5 * error + 1e-3).all()
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_log_expected_power_against_sampling(example, moments, draws, alpha):
+def test_log_expected_power_against_sampling(example, moments, log_probs, alpha):
     result = log_expected_power(example.likelihood, *arrays(example.targets, *moments), alpha)
-    powers = np.exp(alpha * example.log_prob(draws))
+    powers = np.exp(alpha * log_probs)
     expected = powers.mean(axis=0)
     error = powers.std(axis=0) / np.sqrt(NUM_DRAWS) / expected
     assert result.shape == (NUM_ROWS,)
@@ -118,7 +123,11 @@ def test_gradients(example, moments):
         second = likelihood.log_expected_power(targets, mean, variance, 0.5)
         return jnp.sum(first) + jnp.sum(jnp.sin(second))
 
-    assert_gradient(value, (example.likelihood, *arrays(*moments)))
+    # Points of some quadratures move with the parameters, which the gradient does not see.
+    family = type(example.likelihood).__name__
+    moves = family.endswith("StudentT") or family in ("Poisson", "NegativeBinomial")
+    rtol = 1e-3 if moves else 1e-5
+    assert_gradient(value, (example.likelihood, *arrays(*moments)), rtol=rtol)
 
 
 @pytest.mark.parametrize("example", of_task("classification"), indirect=True)
@@ -179,6 +188,8 @@ def test_extreme_moments_stay_finite(example, dtype):
 
 NUM_SAMPLES = 5
 PROBABILITIES = (0.01, 0.3, 0.5, 0.9)
+# Those whose predictive distribution has no further approximation.
+EXACT = ("Gaussian", "LogNormal")
 
 
 class Predicted:
@@ -192,11 +203,25 @@ class Predicted:
         self.variance = random.uniform(0.1, 1, size=shape)
         self.scale = random.uniform(0.5, 3, size=len(example.targets))
         self.offset = random.normal(size=len(example.targets))
+        self.counts = not example.likelihood.standardised
+        if self.counts:  # those of the link
+            self.offset, self.scale = map(np.asarray, example.likelihood.link.value)
+        self.positive = isinstance(example.likelihood, LogNormal)
+        if self.positive:
+            self.scale /= 6
+        # Levels of the noise, or of a rate, stand for what is integrated.
+        self.error = 2e-3 if type(example.likelihood).__name__ in EXACT else 2e-2
         self.distribution = example.likelihood.predictive(
             self.mean, self.variance, self.offset, self.scale
         )
         # Likely values, rows x targets, on the user's scale.
         self.y = self.distribution.sample(1, random_state=6)[0]
+
+    def shifted(self, shift):
+        """Other likely values."""
+        if self.positive:
+            return self.y * np.exp(shift / 3)
+        return np.maximum(self.y + round(shift), 0) if self.counts else self.y + shift
 
     def log_prob(self, y):
         """log p(y), joint over the targets, from draws of f; and its standard error."""
@@ -205,6 +230,10 @@ class Predicted:
         white = random.normal(size=(draws, *self.mean.shape))
         values = np.moveaxis(self.mean + np.sqrt(self.variance) * white, 3, 1)
         values = values.reshape(-1, NUM_ROWS, self.mean.shape[1]).swapaxes(1, 2)
+        if self.counts:
+            density = np.exp(self.example.log_prob(values, y.T))
+            mean = density.mean(axis=0)
+            return np.log(mean), density.std(axis=0) / np.sqrt(len(density)) / mean
         transform, step = self.example.likelihood.transform, 1e-6
         slope = (transform(y + step) - transform(y - step)) / (2 * step) / self.scale
         targets = (transform(y) - self.offset) / self.scale
@@ -225,7 +254,11 @@ def grid(predicted):
     for index in range(len(predicted.scale)):
         alone = predicted.distribution.target(index)
         low, high = alone.quantile([1e-7, 1 - 1e-7])
-        y = np.linspace(low.min(), high.max(), 1_501)
+        centre, width = alone.quantile(0.5).mean(), alone.std.min()
+        ends = np.arcsinh((np.array([low.min(), high.max()]) - centre) / width)
+        y = centre + width * np.sinh(np.linspace(*ends, 1_001))  # closer in the middle
+        if predicted.counts:
+            y = np.arange(high.max() + 1)
         density = np.exp([alone.log_prob(value) for value in y]).T
         grids.append((alone, y, density, np.array([alone.cdf(value) for value in y]).T))
     return grids
@@ -233,15 +266,18 @@ def grid(predicted):
 
 def test_predictive_density_against_sampling(predicted):
     for shift in (-1.0, 0.0, 0.7):
-        y = predicted.y + shift
+        y = predicted.shifted(shift)
         expected, error = predicted.log_prob(y)
         found = predicted.distribution.log_prob(y)
         assert found.shape == (NUM_ROWS,)
-        assert (np.abs(found - expected) < 5 * error + 2e-3).all()
+        assert (np.abs(found - expected) < 5 * error + predicted.error).all()
 
 
-def test_predictive_density_is_one_in_all_and_the_slope_of_the_cdf(grid):
+def test_predictive_density_is_one_in_all_and_the_slope_of_the_cdf(predicted, grid):
     for _, y, density, cdf in grid:
+        if predicted.counts:
+            np.testing.assert_allclose(np.cumsum(density, axis=1), cdf, atol=1e-12)
+            continue
         steps = np.diff(y) * (density[:, 1:] + density[:, :-1]) / 2
         np.testing.assert_allclose(steps.sum(axis=1), 1, atol=1e-4)
         np.testing.assert_allclose(np.cumsum(steps, axis=1), cdf[:, 1:] - cdf[:, :1], atol=1e-4)
@@ -252,7 +288,13 @@ def test_predictive_quantiles_and_intervals(predicted):
     quantiles = distribution.quantile(PROBABILITIES)
     assert quantiles.shape == (len(PROBABILITIES), *distribution.mean.shape)
     for p, quantile in zip(PROBABILITIES, quantiles, strict=True):
-        np.testing.assert_allclose(distribution.cdf(quantile), p, rtol=1e-7)
+        if predicted.counts:
+            assert (distribution.cdf(quantile) >= p).all()
+            assert (distribution.cdf(quantile - 1) < p).all()
+        else:
+            np.testing.assert_allclose(distribution.cdf(quantile), p, rtol=1e-7)
+    if predicted.counts:
+        return
     low, high = distribution.interval(0.8)
     np.testing.assert_allclose(distribution.cdf(high) - distribution.cdf(low), 0.8, rtol=1e-7)
 
@@ -266,8 +308,8 @@ def test_predictive_samples(predicted):
     squares = np.square(draws - distribution.mean)
     error = squares.std(axis=0) / np.sqrt(NUM_DRAWS)
     assert (np.abs(squares.mean(axis=0) - distribution.std**2) < 5 * error).all()
-    for p, quantile in zip(PROBABILITIES, distribution.quantile(PROBABILITIES), strict=True):
-        share = (draws <= quantile).mean(axis=0)
+    for quantile in distribution.quantile(PROBABILITIES):
+        share, p = (draws <= quantile).mean(axis=0), distribution.cdf(quantile)
         assert (np.abs(share - p) < 5 * np.sqrt(p * (1 - p) / NUM_DRAWS)).all()
 
 
@@ -287,6 +329,8 @@ def test_predictive_crps_is_its_definition(predicted, grid):
         assert np.array_equal(alone.crps(observed), scores[:, index])
         squares = np.square(cdf - (y >= observed[:, None]))
         expected = (np.diff(y) * (squares[:, 1:] + squares[:, :-1]) / 2).sum(axis=1)
+        if predicted.counts:
+            expected = squares.sum(axis=1)
         np.testing.assert_allclose(scores[:, index], expected, rtol=1e-2)
 
 
@@ -317,4 +361,5 @@ def test_functions_are_what_remains_without_noise(predicted):
         predicted.scale,
     )
     assert functions.shape == (1, NUM_ROWS, len(predicted.scale))
-    np.testing.assert_allclose(functions[0], certain.quantile(0.5), rtol=1e-6)
+    middle = certain.mean if predicted.counts else certain.quantile(0.5)
+    np.testing.assert_allclose(functions[0], middle, rtol=1e-5)

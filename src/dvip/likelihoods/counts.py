@@ -7,7 +7,7 @@ few thousand would otherwise lose what matters in single precision.
 
 import abc
 import math
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -53,7 +53,7 @@ class Counts(Regression):
 
     def linked(
         self, offset: Float[np.ndarray, " outputs"], scale: Float[np.ndarray, " outputs"]
-    ) -> Self:
+    ) -> "Counts":
         """With this link."""
         link = Fixed((jax.device_put(np.asarray(offset)), jax.device_put(np.asarray(scale))))
         return eqx.tree_at(
