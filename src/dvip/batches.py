@@ -14,7 +14,16 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-__all__ = ["ALL", "ArrayData", "Batch", "Part", "padded_batches", "read_ahead", "shuffled_rows"]
+__all__ = [
+    "ALL",
+    "ArrayData",
+    "Batch",
+    "Part",
+    "padded_batches",
+    "read_ahead",
+    "shuffled_rows",
+    "stretch_of",
+]
 
 
 class Batch(NamedTuple):
@@ -57,6 +66,21 @@ def shuffled_rows(
     return np.concatenate(epochs)[offset : offset + count]
 
 
+def stretch_of(number: int, begin: float, end: float) -> Int[np.ndarray, " chosen"]:
+    """Which of so many things on a circle of length 1 lie from `begin` to before `end`."""
+    first, last = (round(place * number) for place in (begin, end))
+    return np.arange(first, last) % number
+
+
+def _places_within(strata: np.ndarray) -> Float[np.ndarray, " rows"]:
+    """Of each row, the share of its stratum that comes before it."""
+    places = np.empty(len(strata))
+    for stratum in np.unique(strata):
+        rows = np.flatnonzero(strata == stratum)
+        places[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
+    return places
+
+
 @dataclass(frozen=True)
 class ArrayData:
     """Rows that are in memory, scaled and in the precision of the model."""
@@ -86,6 +110,25 @@ class ArrayData:
             digest.update(f"{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
+
+    def stretch(
+        self, seed: int, begin: float, end: float, strata: np.ndarray | None = None
+    ) -> "ArrayData":
+        """The rows of a stretch of a circle on which all rows lie in random order.
+
+        Its length is 1; positions beyond it count from its start again, so that what one stretch
+        leaves out is another. Rows of the same stratum, such as a class, are spread evenly.
+        """
+        order = np.random.default_rng((seed, self.num_rows)).permutation(self.num_rows)
+        if strata is not None:
+            order = order[np.argsort(_places_within(strata[order]), kind="stable")]
+        rows = order[stretch_of(self.num_rows, begin, end)]
+        return ArrayData(self.inputs[rows], self.targets[rows], self.weights[rows])
+
+    def rows(self, seed: int, start: int, count: int) -> Batch:
+        """Positions start, ..., start + count - 1 of the endless sequence of shuffled epochs."""
+        rows = shuffled_rows(self.num_rows, seed, start, count, self.order)
+        return Batch(self.inputs[rows], self.targets[rows], self.weights[rows])
 
     def batches(
         self, seed: int, step: int, num_steps: int, batch_size: int, part: Part = ALL

@@ -13,7 +13,7 @@ from dvip.likelihoods import Likelihood
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.parameters import constant_auxiliary, constant_but_auxiliary
 
-__all__ = ["DeepModel", "bound", "training_loss"]
+__all__ = ["DeepModel", "Ensemble", "bound", "training_loss"]
 
 
 LikelihoodType = TypeVar("LikelihoodType", bound=Likelihood, covariant=True)
@@ -24,6 +24,12 @@ class DeepModel(eqx.Module, Generic[LikelihoodType]):
 
     network: DeepNetwork
     likelihood: LikelihoodType
+
+
+class Ensemble(eqx.Module, Generic[LikelihoodType]):
+    """Models that were trained apart; the prediction is the mean of their distributions."""
+
+    members: tuple[DeepModel[LikelihoodType], ...]
 
 
 def data_fit(

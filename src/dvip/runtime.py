@@ -13,6 +13,7 @@ from dvip.files import why_not_writable
 
 __all__ = [
     "PRECISIONS",
+    "derived_seed",
     "precision",
     "random_key",
     "small_program_options",
@@ -27,6 +28,14 @@ def random_key(*seeds: int, impl: str = "threefry2x32") -> PRNGKeyArray:
     """The key of these whole numbers; other numbers, or more of them, give an unrelated key."""
     words = np.random.SeedSequence(seeds).generate_state(_WORDS[impl])
     return jax.random.wrap_key_data(jax.device_put(words), impl=impl)
+
+
+def derived_seed(seed: int, index: int) -> int:
+    """The seed of a member; that of the first is the seed itself."""
+    if index == 0:
+        return seed
+    state = np.random.SeedSequence((seed, index)).generate_state(1)
+    return int(state[0] % np.iinfo(np.int32).max)
 
 
 PRECISIONS = ("float32", "float64")

@@ -81,7 +81,7 @@ def test_a_training_that_fails_changes_nothing(cls, targets, tmp_path, monkeypat
         unfitted = cls(**SHALLOW)
         with monkeypatch.context() as patch:
             if name.startswith("interrupted"):
-                patch.setattr("dvip.estimators.base.train", interrupted)
+                patch.setattr("dvip.estimators.base.train_members", interrupted)
                 patch.setattr("dvip.estimators.base.train_once", interrupted)
             for model in (fitted, unfitted):
                 with pytest.raises((ValueError, CheckpointError, KeyboardInterrupt)):

@@ -5,7 +5,7 @@ Equation 9 of the paper with the noise of the data added, on the scale of the us
 
 import abc
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -100,6 +100,9 @@ class Predictive(abc.ABC):
         """The mixture of several distributions of this family, of which this is the first."""
         del parts
         raise NotImplementedError(f"{type(self).__name__} has no _joined, to mix several models.")
+
+    # Whether `rescaled` is possible.
+    can_be_rescaled: ClassVar[bool] = True
 
     def rescaled(self, scale: float, tail_weight: float = 0.0, tail_scale: float = 1.0) -> Self:
         """A wider or narrower distribution with the same mean, and with a tail: calibration.

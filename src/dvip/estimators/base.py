@@ -2,8 +2,9 @@
 
 import abc
 import math
+import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,18 +15,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dvip.batches import ArrayData, Batch, padded_batches
-from dvip.estimators.builder import ModelBuilder, check_count
+from dvip.calibration import Calibration
+from dvip.estimators.builder import check_count
+from dvip.estimators.ensembles import EnsembleBuilder, seconds_left
 from dvip.estimators.inputs import NAMES_OF_COLUMNS
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import (
     checkpoint_folder,
     save_estimator,
-    training_identity,
     training_seed,
 )
-from dvip.objectives import DeepModel
-from dvip.prediction import draw_functions
-from dvip.runtime import precision, use_compilation_cache
+from dvip.objectives import Ensemble
+from dvip.prediction import draw_functions, members_of
+from dvip.runtime import derived_seed, precision, use_compilation_cache
 from dvip.sources import Source, StreamedRows, cached_rows
 from dvip.sources.records import RowsContent, Targets
 from dvip.training import (
@@ -33,12 +35,11 @@ from dvip.training import (
     Data,
     Optimiser,
     TrainingDiverged,
-    TrainingResult,
     TrainingSettings,
     is_first_process,
     progress_bar,
     row_counter,
-    train,
+    train_members,
     train_once,
 )
 
@@ -68,7 +69,7 @@ def _with_errors(targets: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
     return targets if errors is None else np.hstack([targets, errors])
 
 
-class DeepEstimator(ModelBuilder):
+class DeepEstimator(EnsembleBuilder):
     """A deep model behind scikit-learn's interface.
 
     A task, regression or classification, says what becomes of the targets; a kind of model says
@@ -76,11 +77,12 @@ class DeepEstimator(ModelBuilder):
     """
 
     # Fitted attributes, besides those of the inputs.
-    model_: DeepModel
     n_iter_: int
     bound_history_: np.ndarray
     n_samples_seen_: int
-    _optimiser: Optimiser | None
+    _optimiser: Sequence[Optimiser] | None
+    # When the last fit began.
+    _started: float
 
     # Training steps where `max_iter` is not given: the fewest, and the most that many rows get.
     _default_steps: ClassVar[tuple[int, int]] = (50_000, 200_000)
@@ -101,6 +103,10 @@ class DeepEstimator(ModelBuilder):
 
         After the columns of the targets there may be as many of their known errors.
         """
+
+    @abc.abstractmethod
+    def _fitted_calibration(self, data: Data) -> Calibration:
+        """How predictions are to be corrected, by rows that members left out."""
 
     @abc.abstractmethod
     def _stream_targets(self) -> Targets:
@@ -157,6 +163,7 @@ class DeepEstimator(ModelBuilder):
         -------
         self
         """
+        self._started = time.monotonic()
         with (
             checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints,
             self._undone_on_failure(),
@@ -318,20 +325,21 @@ class DeepEstimator(ModelBuilder):
         self.n_samples_seen_ = data.num_rows
         self._optimiser = None
         shown = self.verbose and is_first_process()
-        with precision(self.precision), progress_bar(max_iter, shown=shown) as report:
-            model = self.build_model(inputs)
-            identity = {} if checkpoints is None else training_identity(self, data.fingerprint())
+        num_steps = max_iter * self._num_members
+        with precision(self.precision), progress_bar(num_steps, shown=shown) as report:
+            members = self._members(data, inputs, settings, checkpoints)
+            left = seconds_left(self.max_seconds, self._started)
             try:
-                result = train(model, data, settings, report, checkpoints, identity)
-                self._keep(result, max_iter)
+                results = train_members(members, self.precision, report, left)
             except TrainingDiverged as stopped:
-                self._keep(stopped.result, stopped.step)
+                if self.n_members is None:
+                    self._keep([stopped.result])
                 raise
-
-    def _keep(self, result: TrainingResult, num_steps: int) -> None:
-        self.model_ = result.model
-        self.bound_history_ = result.bounds
-        self.n_iter_ = num_steps
+        self._keep(results)
+        self._warn_if_too_short(results, max_iter)
+        self.__dict__.pop("calibration_", None)
+        if self.calibrate:
+            self.calibration_ = self._fitted_calibration(data)
 
     def _partial_fit(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, noise_std: Any = None
@@ -357,30 +365,63 @@ class DeepEstimator(ModelBuilder):
         """A step on each batch of scaled rows, in random order; the model is made if need be."""
         self.n_samples_seen_ += len(rows.inputs)
         batches = padded_batches(rows, int(self.batch_size), (self.seed_, self.n_iter_))
-        optimiser = getattr(self, "_optimiser", None)
+        num_steps = self.n_iter_ + len(batches.inputs)
         with precision(self.precision):
             if not hasattr(self, "model_"):
-                self.model_ = self.build_model(np.asarray(rows.inputs))
+                seeds = [derived_seed(self.seed_, index) for index in range(self._num_members)]
+                models = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
+                self.model_ = models[0] if self.n_members is None else Ensemble(models)
+            models = members_of(self.model_)
+            optimisers = getattr(self, "_optimiser", None) or [None] * len(models)
+            settings = self._settings(1)
+            results, after = [], []
             try:
-                result, self._optimiser = train_once(
-                    self.model_, optimiser, batches, self.n_samples_seen_, self._settings(1)
-                )
+                for index, (model, optimiser) in enumerate(zip(models, optimisers, strict=True)):
+                    own = settings.of_member(derived_seed(self.seed_, index), settings.batch_size)
+                    result, optimiser = train_once(
+                        model, optimiser, batches, self.n_samples_seen_, own
+                    )
+                    results.append(result)
+                    after.append(optimiser)
             except TrainingDiverged as stopped:
                 # The next call starts from the last finite model, without the moments that led
                 # away.
                 self._optimiser = None
-                self._keep(stopped.result, self.n_iter_)
+                if self.n_members is None:
+                    steps = self.n_iter_
+                    self._keep([stopped.result])
+                    self.n_iter_ = steps
                 raise
-        self._keep(result, self.n_iter_ + len(batches.inputs))
+        self._optimiser = after
+        self._keep(results)
+        self.n_iter_ = num_steps
 
     def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
         """n functions of the last layer's units: f(X) has shape (n, rows, units)."""
         check_is_fitted(self)
         check_count("n", n)
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        models = members_of(self.model_)
+        # Members take turns.
+        counts = [len(range(index, n, len(models))) for index in range(len(models))]
         with precision(self.precision):
-            draws = draw_functions(self.model_.network, n, seed)
-        return lambda X: np.moveaxis(draws(self._scaled(X)), 1, 2)
+            draws = [
+                draw_functions(model.network, count, derived_seed(seed, index))
+                for index, (model, count) in enumerate(zip(models, counts, strict=True))
+                if count
+            ]
+
+        def functions(X: Any) -> np.ndarray:
+            inputs = self._scaled(X)
+            values = [np.moveaxis(draw(inputs), 1, 2) for draw in draws]
+            if len(values) == 1:
+                return values[0]
+            joined = np.empty((n, *values[0].shape[1:]), values[0].dtype)
+            for index, part in enumerate(values):
+                joined[index :: len(models)] = part
+            return joined
+
+        return functions
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted model to a folder, as JSON and safetensors.

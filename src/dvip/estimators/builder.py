@@ -145,8 +145,11 @@ class ModelBuilder(InputReader):
             )
         return (*flags, False)
 
-    def build_model(self, inputs: np.ndarray) -> DeepModel:
-        """The model at its starting point, for scaled inputs; targets were looked at before."""
+    def build_model(self, inputs: np.ndarray, seed: int | None = None) -> DeepModel:
+        """The model at its starting point, for scaled inputs; targets were looked at before.
+
+        Members of an ensemble differ by their seeds.
+        """
         likelihood = self._chosen_likelihood()
         widths = self._inner_widths(inputs.shape[1])
         network = build_network(
@@ -154,7 +157,7 @@ class ModelBuilder(InputReader):
             (*widths, likelihood.num_latents(self._num_outputs)),
             self._make_layer,
             self._propagate_inputs(),
-            self.seed_,
+            self.seed_ if seed is None else seed,
         )
         return DeepModel(network, self._initialised(likelihood))
 

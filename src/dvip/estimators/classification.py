@@ -1,6 +1,6 @@
 """Classification: any labels, probit for two classes, robust-max for more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -9,15 +9,21 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from dvip.batches import ArrayData
+from dvip.calibration import Calibration, best_log_likelihood, fit_temperature, tempered
 from dvip.estimators.base import DeepEstimator
 from dvip.likelihoods import Classification
-from dvip.objectives import DeepModel
-from dvip.prediction import class_probabilities, sample_noise
-from dvip.runtime import precision
+from dvip.objectives import DeepModel, Ensemble
+from dvip.prediction import class_probabilities, members_of, sample_noises
+from dvip.runtime import derived_seed, precision
 from dvip.sources import LabelTargets
 from dvip.sources.records import RowsContent
+from dvip.training import Data
 
 __all__ = ["DeepClassifier"]
+
+# Samples propagated for a score while training.
+SAMPLES_OF_SCORE = 16
 
 
 class DeepClassifier(ClassifierMixin, DeepEstimator):
@@ -26,7 +32,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     task: ClassVar[str] = "classification"
 
     classes_: np.ndarray
-    model_: DeepModel[Classification]
+    model_: DeepModel[Classification] | Ensemble[Classification]
 
     def _default_likelihood(self) -> str:
         return "probit" if len(self.classes_) == 2 else "robustmax"
@@ -129,13 +135,47 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         (2, 3)
         """
         inputs = self._scaled(X)
+        probabilities = self._predicted(inputs, members_of(self.model_))
+        if hasattr(self, "calibration_"):
+            return tempered(probabilities, self.calibration_.temperature)
+        return probabilities
+
+    def _predicted(
+        self,
+        inputs: np.ndarray,
+        models: Sequence[DeepModel[Classification]],
+        num_samples: int | None = None,
+    ) -> np.ndarray:
+        """What these models predict for scaled inputs, before it is calibrated."""
+        seeds = [derived_seed(self.seed_, index) for index in range(len(models))]
         with precision(self.precision):
-            network, likelihood = self.model_.network, self.model_.likelihood
-            noise = sample_noise(network, self.n_predictive_samples, self.seed_)
-            probabilities = class_probabilities(network, likelihood, inputs, noise)
-        probabilities = probabilities.astype(float)
+            noises = sample_noises(models, num_samples or self.n_predictive_samples, seeds)
+            probabilities = class_probabilities(models, inputs, noises).astype(float)
         probabilities /= probabilities.sum(axis=1, keepdims=True)
         return probabilities
+
+    def _score_of(self, model: DeepModel, rows: Any) -> float:
+        probabilities = self._predicted(rows.inputs, [model], SAMPLES_OF_SCORE)
+        return best_log_likelihood(probabilities, rows.targets[:, 0].astype(int), rows.weights)
+
+    def _fitted_calibration(self, data: Data) -> Calibration:
+        models = members_of(self.model_)
+        left_out = []
+        for without, rows in self._left_out_rows(data):
+            probabilities = self._predicted(rows.inputs, [models[index] for index in without])
+            left_out.append((probabilities, rows.targets[:, 0].astype(int), rows.weights))
+        return fit_temperature(left_out)
+
+    def _strata(self, data: Data) -> np.ndarray | None:
+        """Classes, where they are in memory."""
+        return data.targets[:, 0] if isinstance(data, ArrayData) else None
+
+    def _check_divided(self, training: Data) -> None:
+        if isinstance(training, ArrayData) and len(np.unique(training.targets)) < 2:
+            raise ValueError(
+                "The rows that a member is to be trained on are all of one class: use fewer "
+                "members, a smaller validation_fraction, or more rows of the other classes."
+            )
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class.

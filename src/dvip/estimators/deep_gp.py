@@ -40,6 +40,10 @@ class _DeepGP(DeepEstimator):
         n_units: int | Sequence[int] | None = None,
         input_propagation: bool | Sequence[bool] = True,
         likelihood: str | Likelihood = "auto",
+        n_members: int | None = None,
+        validation_fraction: float | None = None,
+        calibrate: bool = False,
+        max_seconds: float | None = None,
         precision: str = "float32",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
@@ -98,6 +102,18 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
     likelihood : {"auto", "gaussian"} or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
         noise.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct the width of the distributions, and their tails, by rows that were left
+        out of the training: `validation_fraction` of them or, if it is not given, a tenth, or of
+        an ensemble all rows, each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
@@ -107,10 +123,14 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
 
     Attributes
     ----------
-    model_ : DeepModel
-        The trained network and likelihood.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
     bound_history_ : array
         The mean of the bound over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
     n_iter_ : int
         Training steps done.
     input_shape_ : tuple of int
@@ -165,6 +185,18 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
         class of your own. "auto" is probit for two classes and robust-max for more.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct the probabilities by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
@@ -176,10 +208,14 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     ----------
     classes_ : array
         The labels, sorted.
-    model_ : DeepModel
-        The trained network and likelihood.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
     bound_history_ : array
         The mean of the bound over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
     n_iter_ : int
         Training steps done.
     input_shape_ : tuple of int

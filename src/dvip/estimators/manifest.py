@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
+from dvip.calibration import Calibration
 from dvip.estimators.scales import Standardiser
 
 __all__ = ["check_attributes", "check_sizes"]
@@ -23,6 +24,7 @@ UNCONFIRMED = {
     "random_state": 2**32,
     "n_training_samples": 10**6,
     "n_predictive_samples": 10**6,
+    "max_seconds": math.inf,
 }
 # Options of priors, such as a number of frequencies.
 MAX_OPTION = 10**6
@@ -33,7 +35,8 @@ def check_sizes(cls: type, parameters: Mapping[str, Any], arrays: Mapping[str, n
     defaults = inspect.signature(cls).parameters
     num_numbers = sum(array.size for array in arrays.values())
     for name, value in parameters.items():
-        largest = UNCONFIRMED.get(name, len(arrays) if name == "n_layers" else num_numbers)
+        described = len(arrays) if name in ("n_layers", "n_members") else num_numbers
+        largest = UNCONFIRMED.get(name, described)
         _check_value(name, value, largest, len(arrays))
         is_flag = isinstance(defaults[name].default, bool)
         if is_flag and not isinstance(value, bool | list):
@@ -73,7 +76,11 @@ def check_attributes(estimator: Any) -> None:
         raise ValueError(f"{num_given:,} inputs, {num_inputs:,} scales.")
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
-    _check_array(estimator, "bound_history_", "f", len(estimator.bound_history_))
+    members = () if estimator.n_members is None else (estimator.n_members,)
+    _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
+    if hasattr(estimator, "validation_scores_"):
+        _check_array(estimator, "validation_scores_", "f", len(estimator.validation_scores_), 3)
+    _check_calibration(estimator)
     for attribute in ("target_names_", "noise_names_"):
         names = getattr(estimator, attribute, ())
         if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
@@ -88,6 +95,17 @@ def check_attributes(estimator: Any) -> None:
         known = estimator.known_errors_
         if noise is not None and not (known and len(noise) == math.prod(estimator.target_shape_)):
             raise ValueError(f"noise_names_={noise!r} are not the errors of the targets.")
+
+
+def _check_calibration(estimator: Any) -> None:
+    if not hasattr(estimator, "calibration_"):
+        return
+    calibration = estimator.calibration_
+    if not isinstance(calibration, Calibration):
+        raise ValueError("calibration_ is none.")
+    factors = (calibration.scale, calibration.tail_scale, calibration.temperature)
+    if not (all(0 < factor < 1e6 for factor in factors) and 0 <= calibration.tail_weight < 1):
+        raise ValueError(f"calibration_={calibration!r} is none.")
 
 
 def _check_array(estimator: Any, name: str, kind: str, *shape: int) -> None:

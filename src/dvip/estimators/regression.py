@@ -2,13 +2,14 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import assert_all_finite
 
+from dvip.calibration import Calibration, LeftOut, best_log_score, fit_scale
 from dvip.distributions import Predictive
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.inputs import check_kind
@@ -20,15 +21,23 @@ from dvip.estimators.scales import (
     warn_of_faint,
 )
 from dvip.likelihoods import Likelihood, Regression
-from dvip.objectives import DeepModel
-from dvip.prediction import moments, sample_noise
+from dvip.objectives import DeepModel, Ensemble
+from dvip.prediction import members_of, moments, sample_noises
 from dvip.registry import LIKELIHOODS
-from dvip.runtime import precision
+from dvip.runtime import derived_seed, precision
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
+from dvip.training import Data
 
 __all__ = ["DeepRegressor"]
 
+
+# Means and variances of f for some rows: rows x units x samples.
+Moments = tuple[np.ndarray, np.ndarray]
+Models = Sequence[DeepModel[Regression]]
+
+# Samples propagated for a score while training.
+SAMPLES_OF_SCORE = 16
 
 # Where every known error is this many times the standard deviation of y, their unit is wrong.
 LARGE_ERROR = 2.0
@@ -43,7 +52,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     task: ClassVar[str] = "regression"
     _y_options: ClassVar[Mapping[str, bool]] = {"multi_output": True, "y_numeric": True}
 
-    model_: DeepModel[Regression]
+    model_: DeepModel[Regression] | Ensemble[Regression]
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
     # Whether the rows of the training had known errors; models of older versions had none.
@@ -227,16 +236,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """
         inputs = self._scaled(X)
         errors = self._errors_at(noise_std, len(inputs))
-        moments: list[np.ndarray] = []
-        done = 0
-        for pair in self._moments(inputs):
-            if not moments:  # two arrays for all rows, rather than one for each piece first
-                shape = (*pair[0].shape[1:], len(inputs))
-                moments = [np.moveaxis(np.empty(shape, part.dtype), -1, 0) for part in pair]
-            for whole, part in zip(moments, pair, strict=True):
-                whole[done : done + len(part)] = part
-            done += len(pair[0])
-        return self._predictive(moments[0], moments[1], errors)
+        return self._calibrated(self._predicted(inputs, members_of(self.model_), errors=errors))
 
     def predict(self, X: Any, return_std: bool = False, noise_std: Any = None) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.
@@ -257,11 +257,13 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         inputs = self._scaled(X)
         errors = self._errors_at(noise_std, len(inputs))
         means, stds = [], []
+        models = members_of(self.model_)
         done = 0
-        for piece in self._moments(inputs):  # of which nothing else is kept
-            rows = slice(done, done + len(piece[0]))
-            distribution = self._predictive(*piece, None if errors is None else errors[rows])
+        for piece in self._moments(inputs, models):  # of which nothing else is kept
+            rows = slice(done, done + len(piece[0][0]))
             done = rows.stop
+            of_rows = None if errors is None else errors[rows]
+            distribution = self._calibrated(self._predictive(piece, models, of_rows))
             means.append(distribution.mean)
             if return_std:
                 stds.append(distribution.std)
@@ -285,7 +287,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """
         latent = self._draw_latent(n, random_state)
         scaler, shape = self.target_scaler_, self.target_shape_
-        likelihood = self.model_.likelihood
+        likelihood = members_of(self.model_)[0].likelihood
 
         def functions(X: Any) -> np.ndarray:
             values = likelihood.function_values(latent(X), scaler.mean, scaler.scale)
@@ -293,12 +295,15 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
         return functions
 
-    def _moments(self, inputs: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Means and variances of f, rows x units x samples, on the model's scale, in pieces."""
+    def _moments(
+        self, inputs: np.ndarray, models: Models, num_samples: int | None = None
+    ) -> Iterator[list[Moments]]:
+        """Of each model, means and variances of f, rows x units x samples, in pieces."""
         with precision(self.precision):
-            noise = sample_noise(self.model_.network, self.n_predictive_samples, self.seed_)
-            for mean, variance in moments(self.model_.network, inputs, noise):
-                yield np.moveaxis(mean, 2, 0), np.moveaxis(variance, 2, 0)
+            seeds = [derived_seed(self.seed_, index) for index in range(len(models))]
+            noises = sample_noises(models, num_samples or self.n_predictive_samples, seeds)
+            for piece in moments(models, inputs, noises):
+                yield [(np.moveaxis(mean, 2, 0), np.moveaxis(var, 2, 0)) for mean, var in piece]
 
     def _errors_at(self, noise_std: Any, num_rows: int) -> np.ndarray | None:
         """Known errors of rows to predict, rows x outputs, where there are some."""
@@ -307,15 +312,67 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         self._check_takes_errors()
         return errors_of_rows(noise_std, (num_rows, *self.target_shape_))
 
+    def _predicted(
+        self,
+        inputs: np.ndarray,
+        models: Models,
+        num_samples: int | None = None,
+        errors: np.ndarray | None = None,
+    ) -> Predictive:
+        """What these models predict for scaled inputs, before it is calibrated."""
+        joined: list[Moments] = []
+        done = 0
+        for piece in self._moments(inputs, models, num_samples):
+            if not joined:  # arrays for all rows, rather than one for each piece first
+                joined = [_room_for(len(inputs), *pair) for pair in piece]
+            for whole, part in zip(joined, piece, strict=True):
+                for all_rows, rows in zip(whole, part, strict=True):
+                    all_rows[done : done + len(rows)] = rows
+            done += len(piece[0][0])
+        return self._predictive(joined, models, errors)
+
     def _predictive(
-        self, mean: np.ndarray, variance: np.ndarray, errors: np.ndarray | None = None
+        self, moments: list[Moments], models: Models, errors: np.ndarray | None = None
     ) -> Predictive:
         scaler = self.target_scaler_
         known = {} if errors is None else {"errors": errors}  # likelihoods need not take them
-        distribution = self.model_.likelihood.predictive(
-            mean, variance, scaler.mean, scaler.scale, **known
+        distribution = Predictive.mixture(
+            [
+                model.likelihood.predictive(mean, variance, scaler.mean, scaler.scale, **known)
+                for model, (mean, variance) in zip(models, moments, strict=True)
+            ]
         )
         return distribution if self.target_shape_ else distribution.target(0)
+
+    def _calibrated(self, distribution: Predictive) -> Predictive:
+        if not hasattr(self, "calibration_"):
+            return distribution
+        calibration = self.calibration_
+        return distribution.rescaled(
+            calibration.scale, calibration.tail_weight, calibration.tail_scale
+        )
+
+    def _left_out(self, rows: Any, models: Models, num_samples: int | None = None) -> LeftOut:
+        """What these models predict for rows that they left out, and what was observed."""
+        scaler = self.target_scaler_
+        likelihood = self._regression()
+        z, errors = np.split(rows.targets, [self._num_outputs], axis=1)
+        y = likelihood.inverse(z * scaler.scale + scaler.mean if likelihood.standardised else z)
+        known = errors * scaler.scale if self.known_errors_ else None
+        prediction = self._predicted(rows.inputs, models, num_samples, known)
+        return LeftOut(prediction, y.reshape(len(y), *self.target_shape_), rows.weights)
+
+    def _score_of(self, model: DeepModel, rows: Any) -> float:
+        return best_log_score(self._left_out(rows, [model], SAMPLES_OF_SCORE))
+
+    def _fitted_calibration(self, data: Data) -> Calibration:
+        models = members_of(self.model_)
+        return fit_scale(
+            [
+                self._left_out(rows, [models[index] for index in without])
+                for without, rows in self._left_out_rows(data)
+            ]
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -357,3 +414,10 @@ def errors_of_rows(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
     if errors.ndim:
         errors = errors.reshape(num_rows, -1)
     return np.broadcast_to(errors, (num_rows, math.prod(shape[1:])))
+
+
+def _room_for(num_rows: int, mean: np.ndarray, variance: np.ndarray) -> Moments:
+    """Empty arrays for the moments of all rows, of which these are some."""
+    shape = (*mean.shape[1:], num_rows)
+    first, second = (np.empty(shape, part.dtype) for part in (mean, variance))
+    return np.moveaxis(first, -1, 0), np.moveaxis(second, -1, 0)

@@ -18,10 +18,11 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
+from dvip.calibration import Calibration
 from dvip.estimators.manifest import check_attributes, check_sizes
 from dvip.estimators.scales import Standardiser
 from dvip.files import expanded
-from dvip.objectives import DeepModel
+from dvip.objectives import DeepModel, Ensemble
 from dvip.persistence import (
     MODEL,
     ModelFileError,
@@ -247,9 +248,11 @@ def encode_attributes(
 
 
 def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    if isinstance(value, DeepModel):
+    if isinstance(value, DeepModel | Ensemble):
         arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}
+    if isinstance(value, Calibration):
+        return {"kind": "calibration", "values": [float(number) for number in value]}
     if isinstance(value, TableEncoder):
         return {"kind": "encoder", "content": value.to_json()}
     if isinstance(value, Standardiser):
@@ -274,6 +277,8 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
     match value["kind"]:
         case "encoder":
             return TableEncoder.from_json(value["content"])
+        case "calibration":
+            return Calibration(*map(float, value["values"]))
         case "standardiser":
             return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
         case "array":
@@ -305,11 +310,13 @@ def _texts(name: str, values: Any, stored: Any) -> np.ndarray:
     return np.array(values, dtype=dtype)
 
 
-def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel:
+def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel | Ensemble:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
     inputs = np.zeros((1, len(estimator.input_scaler_.mean)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator.build_model(inputs))
+    if estimator.n_members is not None:
+        skeleton = Ensemble((skeleton,) * int(estimator.n_members))
     return tree_from_arrays("model_", skeleton, arrays)
 
 
@@ -336,6 +343,9 @@ NOT_OF_THE_IDENTITY = (
     "learning_rate",
     "alpha",
     "n_training_samples",
+    "max_seconds",
+    "calibrate",
+    "validation_fraction",
 )
 # Attributes that say how the data were made numbers of the model's scale.
 PREPARATION = ("input_scaler_", "target_scaler_", "target_shape_", "input_shape_", "classes_")
@@ -361,8 +371,8 @@ def checkpoint_folder(
 def training_seed(random_state: Any, checkpoints: CheckpointFolder | None) -> int:
     """The seed of a training; that of the one to go on with, where any will do."""
     seed = check_random_state(random_state).randint(np.iinfo(np.int32).max)
-    if random_state is None and checkpoints is not None and checkpoints.resumed is not None:
-        seed = checkpoints.resumed.training["seed"]
+    if random_state is None and checkpoints is not None and checkpoints.seed is not None:
+        seed = checkpoints.seed
     return int(placement().of_first_process(np.int32(seed)))
 
 

@@ -103,6 +103,12 @@ class Regression(Likelihood):
         """
         return targets
 
+    def inverse(
+        self, transformed: Float[np.ndarray, "rows outputs"]
+    ) -> Float[np.ndarray, "rows outputs"]:
+        """The user's targets, from what `transform` made of them."""
+        return transformed
+
     def scales(
         self, mean: Float[np.ndarray, " outputs"], std: Float[np.ndarray, " outputs"]
     ) -> tuple[Float[np.ndarray, " outputs"], Float[np.ndarray, " outputs"]]:

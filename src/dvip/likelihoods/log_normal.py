@@ -34,6 +34,12 @@ class LogNormal(Gaussian):
             )
         return np.log(targets)
 
+    def inverse(
+        self, transformed: Float[np.ndarray, "rows outputs"]
+    ) -> Float[np.ndarray, "rows outputs"]:
+        """Back from logarithms."""
+        return np.exp(transformed)
+
     def predictive(  # type: ignore[override]
         self,
         mean: Float[np.ndarray, "rows units samples"],

@@ -7,15 +7,17 @@ function of the seed and the position alone, so that a run can continue anywhere
 
 import hashlib
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from dvip.batches import ALL, Batch, Part
+from dvip.batches import ALL, Batch, Part, stretch_of
 from dvip.sources.records import RowsContent
 
 __all__ = ["Paging", "ShuffledPages", "StreamedRows"]
@@ -130,7 +132,10 @@ class StreamedRows:
         self.path, self.content = path, content
         self.mean, self.scale, self.limit, self.classes = mean, scale, limit, classes
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115 (closed by `close`)
+        self._reading = Lock()  # trainings side by side share the file
         self._paging = Paging.of(content.num_rows, content.row_bytes)
+        # Those of its pages that this is about; all, unless it is a stretch.
+        self._pages = np.arange(self._paging.num_pages)
         self._orders: dict[Part, ShuffledPages] = {}
         # The class of each label, by the number that the label has in the file.
         labels: Any = content.labels
@@ -143,10 +148,23 @@ class StreamedRows:
         """Closes the file."""
         self._file.close()
 
+    def stretch(
+        self, seed: int, begin: float, end: float, strata: np.ndarray | None = None
+    ) -> "StreamedRows":
+        """The rows of a stretch of a circle of length 1 on which all pages lie in random order."""
+        assert strata is None  # nothing is known of the rows of a page
+        order = np.random.default_rng((seed, self.num_rows)).permutation(self._paging.num_pages)
+        chosen = copy(self)
+        chosen._pages, chosen._orders = np.sort(order[stretch_of(len(order), begin, end)]), {}
+        return chosen
+
     @property
     def num_rows(self) -> int:
         """How many rows there are."""
-        return self.content.num_rows
+        if not len(self._pages):
+            return 0
+        _, last = self._paging.rows_of(int(self._pages[-1]))
+        return (len(self._pages) - 1) * self._paging.page_rows + last
 
     @property
     def num_columns(self) -> int:
@@ -157,7 +175,7 @@ class StreamedRows:
         """Other rows have another one, also in another order or on another scale."""
         content = self.content
         labels = None if content.labels is None else content.labels.tolist()
-        known = [content.checksum, content.num_rows, content.dtype, labels]
+        known = [content.checksum, self.num_rows, content.dtype, labels]
         numbers = [content.statistics.mean, content.statistics.squares, self.mean, self.scale]
         digest = hashlib.sha256(str(known).encode())
         for array in numbers:
@@ -194,7 +212,7 @@ class StreamedRows:
     def _order(self, part: Part) -> ShuffledPages:
         """The order of the pages of a part: every n-th page of n parts."""
         if part not in self._orders:
-            pages = np.arange(part.index, self._paging.num_pages, part.number)
+            pages = self._pages[part.index :: part.number]
             if not len(pages):
                 raise ValueError(
                     f"{self.num_rows:,} rows are too few to be shared by {part.number} processes "
@@ -211,8 +229,10 @@ class StreamedRows:
         end = 0
         for first, rows in extents:
             target = records[end : end + rows].data.cast("B")
-            self._file.seek(first * content.row_bytes)
-            if self._file.readinto(target) != len(target):
+            with self._reading:
+                self._file.seek(first * content.row_bytes)
+                length = self._file.readinto(target)
+            if length != len(target):
                 raise OSError(f"{self.path} became shorter while it was read: start again.")
             end += rows
         return records

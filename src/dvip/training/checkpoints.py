@@ -73,12 +73,14 @@ def _places(folder: Path) -> dict[int, Path]:
 
 
 def steps_of(folder: Path) -> list[int]:
-    """The steps of the checkpoints in a folder, the last first.
+    """The steps of the checkpoints in a folder, the last first; of any member of an ensemble.
 
     A write that was cut off is none: the manifest, which is written last, is missing.
     """
-    places = _places(folder).items()
-    return [step for step, path in places if (path / CHECKPOINT.manifest).exists()]
+    folders = [folder, *folder.glob("member-*")]
+    places = [place for each in folders for place in _places(each).items()]
+    steps = {step for step, path in places if (path / CHECKPOINT.manifest).exists()}
+    return sorted(steps, reverse=True)
 
 
 def check_usable(folder: str | Path, *, resume: bool) -> None:
@@ -168,9 +170,14 @@ class CheckpointFolder:
         with _in_use(path):
             yield cls(path, every, resume=resume)
 
+    def _steps(self) -> list[int]:
+        """Those of its own checkpoints, the last first."""
+        places = _places(self.folder).items()
+        return [step for step, path in places if (path / CHECKPOINT.manifest).exists()]
+
     def _newest_intact(self) -> Checkpoint | None:
         damages = []
-        for step in steps_of(self.folder):
+        for step in self._steps():
             try:
                 checkpoint = _read(self.folder, step)
             except CheckpointError as error:
@@ -189,6 +196,17 @@ class CheckpointFolder:
                 "to start anew."
             )
         return None
+
+    def of_member(self, index: int) -> "CheckpointFolder":
+        """A folder in this one, for a member of an ensemble."""
+        folder = self.folder / f"member-{index + 1}"
+        return CheckpointFolder(folder, self.every, resume=True)
+
+    @property
+    def seed(self) -> int | None:
+        """That of the training to go on with, if there is one."""
+        first = self.resumed or self.of_member(0).resumed
+        return None if first is None else first.training["seed"]
 
     def check(self, training: Mapping[str, Any]) -> None:
         """Raises an error that says what differs unless the checkpoints are of this training."""
@@ -224,7 +242,7 @@ class CheckpointFolder:
         try:
             write_folder(folder, CHECKPOINT, content, checkpoint.arrays)
         except OSError as error:
-            if checkpoint.step not in steps_of(self.folder):
+            if checkpoint.step not in self._steps():
                 shutil.rmtree(folder, ignore_errors=True)
             warnings.warn(
                 f"No checkpoint could be written at step {checkpoint.step:,}: "
@@ -240,7 +258,7 @@ class CheckpointFolder:
 
         Those of later steps were damaged, or this training would have gone on from them.
         """
-        kept = [old for old in steps_of(self.folder) if old <= step][:NUM_KEPT]
+        kept = [old for old in self._steps() if old <= step][:NUM_KEPT]
         for old, path in _places(self.folder).items():
             if old not in kept:
                 shutil.rmtree(path, ignore_errors=True)

@@ -7,14 +7,14 @@ number of rows: cross-validation folds share one compilation.
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from dvip.batches import ALL, Batch, Part, read_ahead
 from dvip.objectives import DeepModel
@@ -23,6 +23,7 @@ from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.runtime import random_key
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.placement import ALONE, Placement, placement
+from dvip.training.schedule import STEPS_BETWEEN, Clock, Schedule, Validation
 from dvip.training.step import Piece, Progress, compiled_advance, compiled_noise, start
 
 __all__ = [
@@ -41,6 +42,9 @@ __all__ = [
 # than so many numbers.
 MAX_STEPS_AT_ONCE = 200
 MAX_NUMBERS_AT_ONCE = 2**23
+# With left-out rows, the parameters after so many steps each are averaged, the last with this
+# weight: over some 500 steps.
+STEPS_OF_MEAN, WEIGHT_OF_LAST = 50, 0.1
 
 # Those that are held back until a checkpoint is written.
 STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -59,10 +63,9 @@ class TrainingSettings:
     # The share of the steps over which the weight of the KL rises to 1.
     kl_warm_up: float = 0.0
 
-    def learning_rates(self, steps: np.ndarray) -> np.ndarray:
-        """From `learning_rate` to zero along half a cosine; zero from `max_iter` on."""
-        progress = np.minimum(steps / self.max_iter, 1.0)
-        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * progress))
+    def of_member(self, seed: int, batch_size: int) -> "TrainingSettings":
+        """The same with a seed of its own, and with batches that all members can have."""
+        return replace(self, seed=seed, batch_size=batch_size)
 
     def kl_weights(self, steps: np.ndarray) -> np.ndarray:
         """Rising linearly from 0 to 1 over the warm-up."""
@@ -99,6 +102,10 @@ class TrainingResult:
     model: DeepModel
     bounds: Float[np.ndarray, " pieces"]
     steps_per_bound: int
+    # Steps that were made.
+    num_steps: int
+    # Steps and scores of left-out rows, if there were any; the model is that of the best.
+    scores: Float[np.ndarray, "scores 2"]
 
 
 class TrainingDiverged(RuntimeError):
@@ -134,9 +141,14 @@ class Trainer:
         batch_size: int,
         num_steps: int,
         place: Placement = ALONE,
+        validation: Validation | None = None,
     ):
         place.check_batch_size(batch_size)
         self.settings, self.place, self.num_steps = settings, place, num_steps
+        self.schedule = Schedule.of(
+            settings.learning_rate, settings.max_iter, waits=validation is not None
+        )
+        self.validation = validation
         parameters, self.fixed = split_trainable(model)
         self.state = start(parameters)
         self.bounds: list[float] = []
@@ -168,7 +180,18 @@ class Trainer:
             place.stop_flags(wants_to_stop),
         )
         self.state, progress = self._advance(piece, self.state, self.settings.alpha)
+        if self.validation is not None:
+            self._note_mean()
         return progress
+
+    def _note_mean(self) -> None:
+        """The running mean of the parameters, of as many pieces as there were at first."""
+        assert self.validation is not None
+        parameters, before = self.state.parameters, self.validation.mean
+        weight = max(WEIGHT_OF_LAST, 1 / (1 + len(self.bounds)))
+        start = np.zeros(self.state.last_finite.shape) if before is None else before
+        weight = 1.0 if before is None else weight
+        self.validation.mean = _running_mean(start, parameters, weight)
 
     def record(self, progress: Progress) -> None:
         """Waits for a piece and notes its mean bound; called when the next is under way."""
@@ -179,58 +202,109 @@ class Trainer:
         """The steps whose bounds are known; what the last piece has too many does not count."""
         return min(len(self.bounds) * self.num_steps, self.settings.max_iter)
 
+    def to_be_judged(self, step: int) -> bool:
+        """Whether the left-out rows are to be scored after this step."""
+        if self.validation is None:
+            return False
+        between = max(1, STEPS_BETWEEN // self.num_steps) * self.num_steps
+        return step % between == 0 or step >= self.schedule.end
+
+    def judge(self, step: int) -> None:
+        """Scores the left-out rows, and decides whether the training is to come to its end."""
+        validation = self.validation
+        assert validation is not None  # or nothing is to be judged
+        mean = jnp.asarray(self.place.here(validation.mean))
+        model = combine(self._unravel(mean), self.place.here(self.fixed))
+        score = float(self.place.of_first_process(np.float64(validation.score(model))))
+        validation.note(min(step, self.settings.max_iter), score, np.asarray(mean))
+        if validation.is_over_fitted:
+            self.schedule.end = min(step, self.schedule.end)
+        elif validation.has_come_to_rest:
+            self.schedule.fall(step)
+
     @property
     def stays_finite(self) -> bool:
         """Whether the last bound that is known is a number."""
         return not self.bounds or bool(np.isfinite(self.bounds[-1]))
 
     def result(self) -> TrainingResult:
-        """What was trained; an error that holds the last finite model if the bound is not."""
+        """What was trained: the best by the left-out rows, or the last.
+
+        An error that holds the last finite model if there is none that was judged, and the bound is
+        not finite.
+        """
+        if self.validation is not None and np.isfinite(self.validation.best_score):
+            return self._result_with(self._unravel(jnp.asarray(self.validation.best)))
         if bool(self.state.finite):
             return self._result_with(self.state.parameters)
         last_finite = self._result_with(self._unravel(self.state.last_finite))
-        raise TrainingDiverged(int(self.state.step), last_finite)
+        step = int(self.state.step)
+        raise TrainingDiverged(step, replace(last_finite, num_steps=step))
 
     def _result_with(self, parameters: DeepModel) -> TrainingResult:
-        model = self.place.here(combine(parameters, self.fixed))
-        return TrainingResult(model, np.array(self.bounds), self.num_steps)
+        return TrainingResult(
+            self.place.here(combine(parameters, self.fixed)),
+            np.array(self.bounds),
+            self.num_steps,
+            self.steps_done,
+            self.validation.arrays()["scores"] if self.validation else np.zeros((0, 2)),
+        )
 
     def checkpoint(self, training: Mapping[str, Any]) -> Checkpoint:
         """All that a continuation needs, once the bounds of all pieces are recorded."""
         arrays = {**arrays_of_tree("state", self.state), **arrays_of_tree("fixed", self.fixed)}
         arrays["bounds"] = np.array(self.bounds)
+        arrays["schedule"] = np.array([self.schedule.falls, self.schedule.end])
+        if self.validation is not None:
+            arrays |= self.validation.arrays()
         return Checkpoint(self.steps_done, training, arrays)
 
     def begin(self, checkpoints: CheckpointFolder | None, training: Mapping[str, Any]) -> None:
         """Takes up the newest checkpoint, if there is one, in all processes."""
-        bounds = np.zeros(0)
         if checkpoints is not None:
             checkpoints.check(training)
             if checkpoints.resumed is not None:
-                bounds = self._restore(checkpoints.resumed)
+                self._restore(checkpoints.resumed)
         # Only the first process reads checkpoints; the others first need to know how long they are.
-        num_bounds = int(self.place.of_first_process(np.int32(len(bounds))))
-        bounds = np.resize(bounds, num_bounds).astype(self.state.last_finite.dtype)
-        state, fixed, bounds = self.place.of_first_process((self.state, self.fixed, bounds))
+        num_bounds = int(self.place.of_first_process(np.int32(len(self.bounds))))
+        bounds = np.resize(np.array(self.bounds), num_bounds).astype(self.state.last_finite.dtype)
+        schedule = np.array([self.schedule.falls, self.schedule.end], np.int32)
+        state, fixed, bounds, schedule = self.place.of_first_process(
+            (self.state, self.fixed, bounds, schedule)
+        )
         self.state, self.fixed = self.place.everywhere((state, fixed))
         self.bounds = np.asarray(bounds).tolist()
+        self.schedule.falls, self.schedule.end = np.asarray(schedule).tolist()
+        if self.validation is not None:
+            self.validation.share(self.place, self.state.last_finite)
 
-    def _restore(self, checkpoint: Checkpoint) -> np.ndarray:
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        arrays = checkpoint.arrays
         try:
-            self.state = tree_from_arrays("state", self.state, checkpoint.arrays)
-            self.fixed = tree_from_arrays("fixed", self.fixed, checkpoint.arrays)
-            bounds = checkpoint.arrays["bounds"]
-            if int(self.state.step) != checkpoint.training["steps_at_once"] * len(bounds):
-                raise ValueError(f"{len(bounds)} bounds, {int(self.state.step)} steps.")
+            self.state = tree_from_arrays("state", self.state, arrays)
+            self.fixed = tree_from_arrays("fixed", self.fixed, arrays)
+            self.bounds = arrays["bounds"].tolist()
+            if int(self.state.step) != checkpoint.training["steps_at_once"] * len(self.bounds):
+                raise ValueError(f"{len(self.bounds)} bounds, {int(self.state.step)} steps.")
+            if "schedule" in arrays:  # version 0.1.0 had the same for all
+                self.schedule.restore(arrays["schedule"])
+            if self.validation is not None:
+                self.validation.restore(arrays, self.state.last_finite.shape)
         except (KeyError, ValueError) as error:
             raise CheckpointError(
                 f"The checkpoint of step {checkpoint.step:,} is of another model: {error}"
             ) from error
-        return bounds
+
+
+@jax.jit
+def _running_mean(before: Array, parameters: DeepModel, weight: Array) -> Array:
+    """The mean of parameters so far, as one vector, with those of the last piece."""
+    last = ravel_pytree(parameters)[0]
+    return (before + weight * (last - before)).astype(last.dtype)
 
 
 def _steps_at_once(
-    model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings
+    model: DeepModel, data: Data, batch_size: int, settings: TrainingSettings, limit: int
 ) -> int:
     """How many steps a compiled call makes.
 
@@ -239,7 +313,7 @@ def _steps_at_once(
     """
     numbers_of_a_row = data.num_columns + settings.num_samples * sum(model.network.inner_widths)
     most = MAX_NUMBERS_AT_ONCE // (batch_size * numbers_of_a_row)
-    num_pieces = -(-settings.max_iter // max(1, min(MAX_STEPS_AT_ONCE, most)))
+    num_pieces = -(-settings.max_iter // max(1, min(limit, most)))
     return -(-settings.max_iter // num_pieces)
 
 
@@ -250,63 +324,87 @@ def train(
     on_progress: Callable[[int, float], None] = lambda steps, bound: None,
     checkpoints: CheckpointFolder | None = None,
     identity: Mapping[str, Any] | None = None,
+    *,
+    validation: Validation | None = None,
+    clock: Clock | None = None,
+    signals: Any = None,
 ) -> TrainingResult:
     """Maximises the bound. `on_progress` hears the steps done and the latest bound.
 
     With `checkpoints` it goes on from the latest of them, and Ctrl-C and SIGTERM take effect once
     one more is written. `identity` says which model on which data: only checkpoints of the same
-    identity, settings and shapes are used.
+    identity, settings and shapes are used. With a `validation`, the model is the best by its
+    left-out rows; with a `clock`, the training is shortened to the time that there is. `signals`
+    tell whether to stop: those of the process, unless others are given.
     """
     place = placement()
     batch_size = min(settings.batch_size, data.num_rows)
-    num_steps = _steps_at_once(model, data, batch_size, settings)
-    trainer = Trainer(model, settings, batch_size, num_steps, place)
+    limit = MAX_STEPS_AT_ONCE if validation is None else STEPS_OF_MEAN
+    num_steps = _steps_at_once(model, data, batch_size, settings, limit)
+    trainer = Trainer(model, settings, batch_size, num_steps, place, validation)
     training = {**(identity or {}), **asdict(settings), "steps_at_once": num_steps}
     trainer.begin(checkpoints, training)
+    schedule = trainer.schedule
 
     def record(progress: Progress | None) -> None:
         if progress is not None:
             trainer.record(progress)
+            if clock is not None:
+                clock.piece_done()
         if trainer.bounds:
             on_progress(trainer.steps_done, trainer.bounds[-1])
 
     def read(first: int) -> Batch:
         return data.batches(settings.seed, first, num_steps, batch_size, place.part)
 
+    def shorten(step: int) -> None:
+        """Within the time that there is, as the first process measures it."""
+        if clock is not None:
+            schedule.shorten(step, num_steps, clock.pieces_left() - (pending is not None))
+            numbers = place.of_first_process(np.array([schedule.falls, schedule.end], np.int32))
+            schedule.falls, schedule.end = np.asarray(numbers).tolist()
+
     record(None)
     pending, told = None, None
-    firsts = range(len(trainer.bounds) * num_steps, settings.max_iter, num_steps)
+    firsts = range(len(trainer.bounds) * num_steps, schedule.end, num_steps)
     with (
         place.noticing_lost_processes(),
         # Between two pieces nothing is under way: an exit amid a piece may crash.
-        HeldBackSignals(*STOPPING_SIGNALS) as signals,
+        signals or HeldBackSignals(*STOPPING_SIGNALS) as signals,
         closing(read_ahead(read, firsts)) as pieces,
     ):
         for first, batches in zip(firsts, pieces, strict=True):
-            steps = np.arange(first, first + num_steps)
-            schedule = (settings.learning_rates(steps), settings.kl_weights(steps))
+            shorten(first)
+            if first >= schedule.end:
+                break
+            steps, end = np.arange(first, first + num_steps), first + num_steps
+            rates = (schedule.learning_rates(steps), settings.kl_weights(steps))
             wanted = signals.noted is not None
-            progress = trainer.advance(batches, np.int32(first), data.num_rows, *schedule, wanted)
+            progress = trainer.advance(batches, np.int32(first), data.num_rows, *rates, wanted)
             if pending is not None:
                 record(pending)
             if not trainer.stays_finite:
+                pending = None
                 break
             # Several processes stop where all know of it: what one wants is told a piece later.
             stops = place.stops(told, signals.noted is not None)
             pending, told = progress, progress.stop
-            ends = first == firsts[-1]
-            if stops or (checkpoints is not None and (ends or checkpoints.due(first + num_steps))):
+            judged = trainer.to_be_judged(end)
+            kept = checkpoints is not None and (end >= schedule.end or checkpoints.due(end))
+            if stops or judged or kept:
                 record(pending)
-                # Not a number: all processes end in the next turn.
-                if checkpoints is not None and trainer.stays_finite:
-                    checkpoints.write(trainer.checkpoint(training))
                 pending = None
+                # Not a number: all processes end in the next turn.
+                if judged and trainer.stays_finite:
+                    trainer.judge(end)
+                    kept = kept or (checkpoints is not None and end >= schedule.end)
+                if checkpoints is not None and (kept or stops) and trainer.stays_finite:
+                    checkpoints.write(trainer.checkpoint(training))
                 if stops:
                     signals.deliver()
                     place.stopped()
-        else:
-            if pending is not None:
-                record(pending)
+        if pending is not None:
+            record(pending)
     return trainer.result()
 
 

@@ -1,0 +1,154 @@
+"""The members of an ensemble, trained side by side: each in a thread, as many as there are cores.
+
+A step is a chain of small operations, which one core works through. Each member is trained as if it
+were alone: its result does not depend on the others, or on how many threads there are.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Any
+
+import jax
+
+from dvip.objectives import DeepModel
+from dvip.runtime import precision
+from dvip.training.checkpoints import CheckpointFolder, HeldBackSignals
+from dvip.training.placement import ALONE, placement
+from dvip.training.schedule import Clock, Validation
+from dvip.training.trainer import STOPPING_SIGNALS, Data, TrainingResult, TrainingSettings, train
+
+__all__ = ["Member", "train_members"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A model to train, and on what."""
+
+    model: DeepModel
+    data: Data
+    settings: TrainingSettings
+    validation: Validation | None = None
+    checkpoints: CheckpointFolder | None = None
+    identity: Mapping[str, Any] | None = None
+
+
+class _Stopped(Exception):
+    """A member stopped because all are to stop."""
+
+
+class _SharedSignals:
+    """What the main thread heard of, for the trainings in other threads."""
+
+    def __init__(self, heard: HeldBackSignals):
+        self._heard = heard
+        self.cancelled = Event()
+
+    def __enter__(self) -> "_SharedSignals":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    @property
+    def noted(self) -> int | None:
+        """Not None if the training is to stop."""
+        return 0 if self.cancelled.is_set() else self._heard.noted
+
+    def deliver(self) -> None:
+        """Ends the training of this thread."""
+        if self.noted is not None:
+            raise _Stopped
+
+
+class _TimeTable:
+    """Shares the time that there is among the members that are still to come."""
+
+    def __init__(self, num_members: int, num_threads: int, max_seconds: float | None):
+        self._left, self._num_threads = num_members, num_threads
+        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self._lock = Lock()
+
+    def clock(self) -> Clock | None:
+        """That of the next member."""
+        if self._deadline is None:
+            return None
+        with self._lock:
+            rounds = -(-self._left // self._num_threads)
+            self._left -= 1
+        now = time.monotonic()
+        return Clock(now + (self._deadline - now) / rounds)
+
+
+def train_members(
+    members: Sequence[Member],
+    dtype: str,
+    on_progress: Callable[[int, float], None] = lambda steps, bound: None,
+    max_seconds: float | None = None,
+) -> list[TrainingResult]:
+    """Trains all of them. `on_progress` hears the steps of all members, and the latest bound.
+
+    Several processes train one member after the other, together.
+    """
+    side_by_side = len(members) > 1 and placement() is ALONE and jax.default_backend() == "cpu"
+    num_threads = min(len(members), os.cpu_count() or 1) if side_by_side else 1
+    times = _TimeTable(len(members), num_threads, max_seconds)
+    steps, lock, compiled = [0] * len(members), Lock(), Event()
+
+    def trained(index: int, signals: Any = None) -> TrainingResult:
+        member = members[index]
+
+        def report(done: int, bound: float) -> None:
+            with lock:
+                steps[index] = done
+                on_progress(sum(steps), bound)
+            compiled.set()
+
+        if index and signals is not None:
+            compiled.wait()  # the first compiles for all
+        with precision(dtype):  # threads do not inherit it
+            result = train(
+                member.model,
+                member.data,
+                member.settings,
+                report,
+                member.checkpoints,
+                member.identity,
+                validation=member.validation,
+                clock=times.clock(),
+                signals=signals,
+            )
+        report(member.settings.max_iter, float(result.bounds[-1]))
+        return result
+
+    if num_threads == 1:
+        return [trained(index) for index in range(len(members))]
+    with HeldBackSignals(*STOPPING_SIGNALS) as heard, ThreadPoolExecutor(num_threads) as threads:
+        signals = _SharedSignals(heard)
+        futures = [threads.submit(trained, index, signals) for index in range(len(members))]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            # One failed, or a second signal came: the others end with their piece.
+            if not all(future.done() for future in futures):
+                signals.cancelled.set()
+            compiled.set()
+            for future in futures:
+                future.cancel()
+            wait(futures)
+        heard.deliver()
+        errors = [error for future in futures if (error := _error_of(future)) is not None]
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+
+def _error_of(future: Any) -> BaseException | None:
+    """What a member failed with; that others stopped because of it says nothing."""
+    if future.cancelled():
+        return None
+    error = future.exception()
+    return None if isinstance(error, _Stopped) else error

@@ -1,0 +1,167 @@
+"""When a training ends: the learning rate, the scores of left-out rows, and the time there is.
+
+Without left-out rows the learning rate falls to zero along half a cosine from the first step to the
+last. With them it stays as it is until their score does not improve any more, or most of the steps
+are made, and then falls; what is scored is a running mean of the parameters, and the best of these
+is kept.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Array
+
+from dvip.objectives import DeepModel
+from dvip.training.placement import Placement
+
+__all__ = ["Clock", "Schedule", "Validation"]
+
+# The share of a training over which the learning rate falls, where it does not all the time.
+FALLING = 0.3
+
+
+@dataclass
+class Schedule:
+    """The learning rate of each step: constant up to `falls`, then down to zero at `end`."""
+
+    learning_rate: float
+    falls: int
+    end: int
+
+    @classmethod
+    def of(cls, learning_rate: float, max_iter: int, *, waits: bool) -> "Schedule":
+        """Falling all the time, or waiting for the scores of left-out rows."""
+        return cls(learning_rate, round((1 - FALLING) * max_iter) if waits else 0, max_iter)
+
+    def learning_rates(self, steps: np.ndarray) -> np.ndarray:
+        """Along half a cosine from where it begins to fall; zero from the end on."""
+        progress = (steps - self.falls) / max(1, self.end - self.falls)
+        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * np.clip(progress, 0.0, 1.0)))
+
+    def fall(self, step: int) -> None:
+        """Begins to fall now, if it does not already."""
+        if step < self.falls:
+            self.falls, self.end = step, min(self.end, round(step / (1 - FALLING)))
+
+    def shorten(self, step: int, num_steps: int, num_pieces: float) -> None:
+        """Makes the training end in time: from `step` on there is time for so many pieces."""
+        possible = step + num_steps * max(1, int(min(num_pieces, 2**31)))
+        if step < self.end and possible < self.end:
+            self.end = possible
+            self.falls = min(self.falls, max(step, round((1 - FALLING) * possible)))
+
+    def restore(self, numbers: np.ndarray) -> None:
+        """As a checkpoint has it; a ValueError if it cannot be so."""
+        if numbers.shape != (2,) or numbers.dtype.kind != "i":
+            raise ValueError("its learning rate is none.")
+        falls, end = numbers.tolist()
+        if not (0 <= falls <= end <= self.end):
+            raise ValueError(f"its learning rate falls from step {falls} to {end}.")
+        self.falls, self.end = falls, end
+
+
+@dataclass
+class Clock:
+    """How long a piece takes, and until when there is time."""
+
+    deadline: float
+    _last: float | None = None
+    _times: list[float] = field(default_factory=list)
+
+    def piece_done(self) -> None:
+        """Notes the time; the first piece, which is compiled, does not count."""
+        now = time.monotonic()
+        if self._last is not None:
+            self._times.append(now - self._last)
+        self._last = now
+
+    def pieces_left(self) -> float:
+        """For how many pieces there is time."""
+        if not self._times:
+            return np.inf
+        # Some pieces are followed by a look at the left-out rows: a mean, not a median.
+        return (self.deadline - time.monotonic()) / max(float(np.mean(self._times[-50:])), 1e-6)
+
+
+# Steps between two scores, and steps without a better one after which nothing improves any more; at
+# least, and as a share of those that it took to the best.
+STEPS_BETWEEN = 250
+PATIENCE, PATIENT_SHARE = 750, 0.4
+# A score that is worse than the best by more than this has been over-fitted: no use to go on.
+OVER_FITTED = 0.1
+
+
+class Validation:
+    """The scores of a model on left-out rows as its training goes on, and the best so far.
+
+    `score` judges a model: higher is better.
+    """
+
+    def __init__(self, score: Callable[[DeepModel], float]):
+        self.score = score
+        # Step and score of each look.
+        self.scores: list[tuple[int, float]] = []
+        # As one vector: the running mean of the parameters, and those of the best score.
+        self.mean: Array | np.ndarray | None = None
+        self.best: np.ndarray | None = None
+
+    def note(self, step: int, score: float, parameters: np.ndarray) -> None:
+        """Notes a score; keeps the parameters if it is the best so far."""
+        if self.best is None or score > self.best_score:
+            self.best = np.array(parameters)
+        self.scores.append((step, score))
+
+    @property
+    def best_score(self) -> float:
+        """The highest so far; one that is not a number is none."""
+        return max((score for _, score in self.scores if np.isfinite(score)), default=-np.inf)
+
+    @property
+    def best_step(self) -> int:
+        """Where it was reached."""
+        best = self.best_score
+        return next((step for step, score in self.scores if score == best), 0)
+
+    @property
+    def has_come_to_rest(self) -> bool:
+        """Whether there was no better score for long."""
+        waited = self.scores[-1][0] - self.best_step
+        return waited >= max(PATIENCE, PATIENT_SHARE * self.best_step)
+
+    @property
+    def is_over_fitted(self) -> bool:
+        """Whether, besides, the last score is much worse than the best."""
+        return self.has_come_to_rest and not self.scores[-1][1] > self.best_score - OVER_FITTED
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        arrays = {"scores": np.array(self.scores, dtype=np.float64).reshape(-1, 2)}
+        vectors = {"mean": self.mean, "best": self.best}
+        known = {name: vector for name, vector in vectors.items() if vector is not None}
+        return arrays | {name: np.asarray(vector) for name, vector in known.items()}
+
+    def restore(self, arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> None:
+        """What a checkpoint has; a ValueError unless it is such."""
+        scores, vectors = arrays["scores"], {name: arrays.get(name) for name in ("mean", "best")}
+        if scores.ndim != 2 or scores.shape[1] != 2 or bool(len(scores)) != ("best" in arrays):
+            raise ValueError("its scores are none.")
+        for name, vector in vectors.items():
+            if vector is not None and vector.shape != shape:
+                raise ValueError(f"its {name} parameters have the shape {vector.shape}.")
+        self.scores = [(int(step), float(score)) for step, score in scores]
+        self.mean, self.best = vectors["mean"], vectors["best"]
+
+    def share(self, place: Placement, like: Array) -> None:
+        """Gives all processes what the first knows; vectors are like this one."""
+        num_scores = int(place.of_first_process(np.int32(len(self.scores))))
+        steps, scores = np.resize(np.array(self.scores or [(0, 0.0)]), (max(1, num_scores), 2)).T
+        vectors = [np.zeros_like(like) if v is None else v for v in (self.mean, self.best)]
+        known, steps, scores, mean, best = place.of_first_process(
+            (np.bool_(self.mean is not None), steps.astype(np.int32), scores, *vectors)
+        )
+        pairs = zip(np.asarray(steps).tolist(), np.asarray(scores).tolist(), strict=True)
+        self.scores = list(pairs)[:num_scores]
+        self.mean = place.everywhere(np.asarray(mean)) if known else None
+        self.best = np.asarray(best) if num_scores else None
