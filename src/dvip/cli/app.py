@@ -164,6 +164,32 @@ def fit(
     learning_rate: Annotated[
         float | None, typer.Option(help="Of Adam, at the first step; for trainings that diverge.")
     ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Train so many models and average their predictions, as one; 5 is good."
+        ),
+    ] = None,
+    validation_fraction: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=0.999,
+            help="Share of the rows that the training leaves out, to score itself by and to stop "
+            "when nothing improves.",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool | None,
+        typer.Option(
+            "--calibrate/--no-calibrate",
+            help="Correct the width of the intervals, or the probabilities, by rows that were left "
+            "out.",
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="End the training after so many seconds, where it is.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same number gives the same model.")] = 0,
     stream: Annotated[
         bool | None,
@@ -202,6 +228,7 @@ def fit(
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
+      dvip fit lab.csv --target yield --out model --members 5 --calibrate
       dvip fit stars.csv --target flux --noise-column flux_error --out model
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
       srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
@@ -220,6 +247,10 @@ def fit(
         "max_iter": max_iter,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
+        "n_members": members,
+        "validation_fraction": validation_fraction,
+        "calibrate": calibrate,
+        "max_seconds": max_seconds,
     }
     checkpointing = Checkpointing(checkpoint, checkpoint_every, resume)
     with Distributing(distributed, coordinator, num_processes, process_id).together():

@@ -227,7 +227,8 @@ def train_model(
 ) -> Any:
     """Fits an estimator and tells how long it took."""
     layers = counted(estimator.n_layers, "layer")
-    typer.echo(f"Training {layers} on {counted(num_rows, 'row')}.")
+    models = "" if estimator.n_members is None else f"{counted(estimator.n_members, 'model')} of "
+    typer.echo(f"Training {models}{layers} on {counted(num_rows, 'row')}.")
     started = time.monotonic()
     try:
         with checkpointing.stopping():
@@ -239,4 +240,10 @@ def train_model(
         ) from stopped
     seconds = time.monotonic() - started
     typer.echo(f"Trained {counted(estimator.n_iter_, 'step')} in {seconds:.1f} s.")
+    calibration = getattr(estimator, "calibration_", None)
+    if calibration is not None:
+        regression = estimator.task == "regression"
+        what, factor = ("widths", "scale") if regression else ("log-odds", "temperature")
+        verb = "multiplied" if regression else "divided"
+        typer.echo(f"Calibrated: {what} are {verb} by {getattr(calibration, factor):.3g}.")
     return estimator
