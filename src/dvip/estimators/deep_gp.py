@@ -95,9 +95,11 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
         Whether an inner layer adds its input to its output (its leading principal components,
         where the layer is narrower than its input); one for all inner layers, or one for each.
         Around a layer that reads images or sequences nothing is propagated.
-    likelihood : {"auto", "gaussian"} or Regression, default "auto"
+    likelihood : str or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-        noise.
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
