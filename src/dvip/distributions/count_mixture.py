@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -19,9 +18,8 @@ from dvip.distributions.predictive import (
 
 __all__ = ["CountMixture"]
 
-# The CRPS sums over this many blocks of counts below y, and as many above: single counts, unless
-# the distribution is wide.
-NUM_BLOCKS = 64
+# Counts that the CRPS takes together, as a share of their distance from the median.
+BLOCK_GROWTH = 0.1
 # What lies farther out adds nothing to it.
 NEGLIGIBLE = 1e-8
 
@@ -132,24 +130,37 @@ class CountMixture(Predictive):
         return random.poisson(rates).astype(float)
 
     def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
-        """The ranked probability score E|Y - y| - E|Y - Y'| / 2: Σ_n (P(Y ≤ n) - 1{n ≥ y})²."""
+        """The ranked probability score E|Y - y| - E|Y - Y'| / 2.
+
+        The first part is in closed form; the second is Σ_n P(Y ≤ n) P(Y > n), where far from the
+        median several counts are taken together.
+        """
         return self._in_parts(CountMixture._crps, self._aligned(y))
 
     def _crps(self, y: Components) -> Rows:
-        y = y[..., 0]
-        lowest, highest = (self._quantile_at_once(p) for p in (NEGLIGIBLE, 1 - NEGLIGIBLE))
-        middle = np.clip(np.floor(y), lowest, highest)
-        score = np.maximum(lowest - y, 0) + np.maximum(y - highest, 0)
-        between = np.where((y > lowest) & (y < highest), y - middle, 0)  # no count at all
-        at_middle = self._average(self._component_cdf(middle[..., None]))
-        score += between * (2 * at_middle - 1)
-        for start, end, above in ((lowest, middle, 0.0), (middle, highest, 1.0)):
-            edges = [
-                np.floor(start + (end - start) * (block / NUM_BLOCKS))
-                for block in range(NUM_BLOCKS + 1)
-            ]
-            for left, right in pairwise(edges):
-                centre = np.floor(0.5 * (left + right - 1))
-                cdf = self._average(self._component_cdf(np.maximum(centre, left)[..., None]))
-                score += (right - left) * np.square(cdf - above)
-        return score
+        below = y * self._component_cdf(y) - self.rates * self._size_biased_cdf(y)
+        distance = self._average(self.rates - y + 2 * below)
+        lowest, median, highest = (
+            self._quantile_at_once(p) for p in (NEGLIGIBLE, 0.5, 1 - NEGLIGIBLE)
+        )
+        spread = np.zeros(median.shape)
+        for direction, number in ((-1, median - lowest), (1, highest - median)):
+            start = 0
+            while start < number.max(initial=0):
+                width = 2 * int(0.5 * BLOCK_GROWTH * start) + 1  # odd, so that it has a middle
+                middle = start + width // 2
+                counts = median + middle if direction > 0 else median - 1 - middle
+                cdf = self._average(self._component_cdf(counts[..., None]))
+                spread += np.clip(number - start, 0, width) * cdf * (1 - cdf)
+                start += width
+        return distance - spread
+
+    def _size_biased_cdf(self, y: Components) -> Components:
+        """E[Y 1{Y ≤ y}] / E[Y] of the components."""
+        whole, k = np.floor(y), self.concentration
+        counted = np.maximum(whole, 1.0)
+        if k is None:
+            below = pdtr(counted - 1, self.rates)
+        else:
+            below = betainc(k + 1, counted, k / (k + self.rates))
+        return np.where(whole >= 1, below, 0.0)

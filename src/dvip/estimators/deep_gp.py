@@ -99,9 +99,11 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
         Whether an inner layer adds its input to its output (its leading principal components,
         where the layer is narrower than its input); one for all inner layers, or one for each.
         Around a layer that reads images or sequences nothing is propagated.
-    likelihood : {"auto", "gaussian"} or Regression, default "auto"
+    likelihood : str or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-        noise.
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.

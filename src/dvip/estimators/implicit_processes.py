@@ -210,9 +210,11 @@ class DVIPRegressor(DeepRegressor, _DVIP):
         Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
         covariances (the paper's VIP with inducing points). By default a layer has none: it is a
         linear combination of its prior functions.
-    likelihood : {"auto", "gaussian"} or Regression, default "auto"
+    likelihood : str or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-        noise.
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.

@@ -61,9 +61,11 @@ class SIPRegressor(DeepRegressor, ImplicitProcessEstimator):
         Whether the units of a layer share their prior functions, or have their own, at a cost.
     fresh_noise : bool, default False
         Whether prior functions are drawn anew at every training step.
-    likelihood : {"auto", "gaussian"} or Regression, default "auto"
+    likelihood : str or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-        noise.
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.
