@@ -124,12 +124,12 @@ class Counts(Regression):
         mode, std = jax.lax.stop_gradient(self._tilted(y, mean, variance, alpha))
         points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
         log_weights = np.log(weights / weights.sum()) + 0.5 * np.square(points)
-        points, log_weights = (
+        column, log_shares = (
             jnp.asarray(part, mean.dtype).reshape(-1, *(1,) * mean.ndim)
             for part in (points, log_weights)
         )
-        log_rate = mode + std * points
-        exponents = alpha * self._log_mass(y, log_rate - log_y) + log_weights
+        log_rate = mode + std * column
+        exponents = alpha * self._log_mass(y, log_rate - log_y) + log_shares
         exponents = exponents - 0.5 * jnp.square(log_rate - mean) / variance
         log_ratio = jnp.log(std) - 0.5 * jnp.log(variance)
         tilted = jax.nn.logsumexp(exponents, axis=0) + log_ratio
@@ -171,7 +171,7 @@ class Counts(Regression):
         variance: Float[np.ndarray, "rows units samples"],
         offset: Float[np.ndarray, " outputs"],
         scale: Float[np.ndarray, " outputs"],
-        errors: None = None,
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> CountMixture:
         """A level of f for each component."""
         del errors

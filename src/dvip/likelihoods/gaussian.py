@@ -189,11 +189,11 @@ class InputDependent(Gaussian):
         log_ratio = gain * (noise_mean + jnp.sqrt(noise_variance) * column)
         varied = MAX_LOG_RATIO * jnp.tanh(log_ratio / MAX_LOG_RATIO)
         values = terms(y, mean, variance, _with_errors(log_variance + varied, errors))
-        weights = jnp.asarray(weights / weights.sum(), mean.dtype).reshape(column.shape)
+        shares = jnp.asarray(weights / weights.sum(), mean.dtype).reshape(column.shape)
         if is_log:
-            averaged = logsumexp(values, axis=0, b=weights)
+            averaged = logsumexp(values, axis=0, b=shares)
         else:
-            averaged = jnp.sum(weights * values, axis=0)
+            averaged = jnp.sum(shares * values, axis=0)
         return jnp.sum(averaged, axis=0)
 
     def regularisation(self) -> Float[Array, ""]:

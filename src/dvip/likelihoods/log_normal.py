@@ -46,7 +46,7 @@ class LogNormal(Gaussian):
         variance: Float[np.ndarray, "rows units samples"],
         offset: Float[np.ndarray, " outputs"],
         scale: Float[np.ndarray, " outputs"],
-        errors: None = None,
+        errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> LogNormalMixture:
         """The mixture of log y, seen as one of y."""
         return LogNormalMixture(super().predictive(mean, variance, offset, scale, errors))
