@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from dvip.likelihoods.gaussian import Gaussian
     from dvip.likelihoods.probit import Probit
     from dvip.likelihoods.robustmax import RobustMax
+    from dvip.likelihoods.softmax import Softmax
     from dvip.persistence import CheckpointError, ModelFileError
     from dvip.processes import ImplicitProcess
     from dvip.processes.bnn import BayesianNeuralNetwork

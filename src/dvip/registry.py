@@ -62,6 +62,7 @@ LIKELIHOODS = Registry(
         "gaussian": "dvip.likelihoods.gaussian:Gaussian",
         "probit": "dvip.likelihoods.probit:Probit",
         "robustmax": "dvip.likelihoods.robustmax:RobustMax",
+        "softmax": "dvip.likelihoods.softmax:Softmax",
     },
 )
 
