@@ -15,9 +15,6 @@ from dvip.likelihoods.likelihood import (
 
 __all__ = ["Softmax"]
 
-# Up to so many classes, the loop over them is unrolled, which is faster.
-FEW_CLASSES = 20
-
 # Mean and variance of Gaussian variables.
 Normal = Sequence[Float[Array, "*shape"]]
 
@@ -91,7 +88,7 @@ def _sums(mean: Moments, variance: Moments) -> list[Moments]:
         return total, total
 
     first, rest = [mean[0], variance[0]], [mean[1:], variance[1:]]
-    _, sums = jax.lax.scan(jax.checkpoint(add), first, rest, unroll=len(mean) <= FEW_CLASSES)
+    _, sums = jax.lax.scan(jax.checkpoint(add), first, rest)
     return [jnp.concatenate([one[None], more]) for one, more in zip(first, sums, strict=True)]
 
 
