@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import classification
 import run
 from contestants import DEEP_GP, DVIP, NGBOOST, make
 from report import FILES, write_report
@@ -139,3 +140,24 @@ def test_deep_ensemble_learns_the_mean_and_the_noise():
     assert len(set(distribution.means[0])) == 3
     np.testing.assert_allclose(distribution.mean, [80.0, 120.0], atol=1.5)
     np.testing.assert_allclose(distribution.std, [0.5, 3.0], rtol=0.4)
+
+
+def test_classes_are_measured_once_and_what_is_missing_is_left_out(
+    tmp_path, monkeypatch, capsys, empty_cache
+):
+    fits = []
+    logistic = classification.CONTESTANTS["logistic regression"]
+    contestants = {"logistic regression": lambda: fits.append(1) or logistic(), "CatBoost": None}
+    monkeypatch.setattr(classification, "CONTESTANTS", contestants)
+    monkeypatch.setattr(classification, "find_spec", lambda name: None)
+    arguments = ["--splits", "2", "--datasets", "wine", "higgs-subset"]
+    out = tmp_path / "classes.json"
+    monkeypatch.setattr(sys, "argv", ["classification.py", *arguments, "--out", str(out)])
+    classification.main()
+    classification.main()
+    said = capsys.readouterr().out
+    assert len(fits) == 2
+    assert "CatBoost is left out" in said
+    assert "higgs-subset is left out" in said
+    (row,) = out.with_suffix(".md").read_text().splitlines()[2:]
+    assert row.startswith("| wine | logistic regression | 2 | -0.0")

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dvip.likelihoods.log_normal import LogNormal
     from dvip.likelihoods.probit import Probit
     from dvip.likelihoods.robustmax import RobustMax
+    from dvip.likelihoods.softmax import Softmax
     from dvip.likelihoods.student_t import HeteroscedasticStudentT, StudentT
     from dvip.persistence import CheckpointError, ModelFileError
     from dvip.processes import ImplicitProcess

@@ -68,6 +68,7 @@ LIKELIHOODS = Registry(
         "negative-binomial": "dvip.likelihoods.counts:NegativeBinomial",
         "probit": "dvip.likelihoods.probit:Probit",
         "robustmax": "dvip.likelihoods.robustmax:RobustMax",
+        "softmax": "dvip.likelihoods.softmax:Softmax",
     },
 )
 

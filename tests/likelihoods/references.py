@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from examples import perturbed
 from scipy import stats
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
 
 from dvip import (
     Gaussian,
@@ -21,6 +21,7 @@ from dvip import (
     Poisson,
     Probit,
     RobustMax,
+    Softmax,
     StudentT,
 )
 from dvip.likelihoods import Likelihood
@@ -132,6 +133,11 @@ def robustmax_log_prob(likelihood, targets, values):
     return np.log(np.where(hit, 1 - likelihood.error, miss))
 
 
+def softmax_log_prob(likelihood, targets, values):
+    chosen = np.take_along_axis(values, targets.astype(int)[None], axis=1)
+    return (chosen - logsumexp(values, axis=1, keepdims=True))[:, 0]
+
+
 # By the names of the registry; of a regression there is an example of one target and of several.
 REFERENCES: dict[str, dict[str, Callable[[], Example]]] = {
     "gaussian": {
@@ -167,6 +173,14 @@ REFERENCES: dict[str, dict[str, Callable[[], Example]]] = {
         ),
         "ten classes": lambda: Example(
             RobustMax(error=0.01), np.array([[0.0, 9.0, 5.0, 0.0]]), 10, robustmax_log_prob
+        ),
+    },
+    "softmax": {
+        "two classes": lambda: Example(
+            Softmax(), np.array([[0.0, 1.0, 1.0, 0.0]]), 2, softmax_log_prob
+        ),
+        "ten classes": lambda: Example(
+            Softmax(), np.array([[0.0, 9.0, 5.0, 0.0]]), 10, softmax_log_prob
         ),
     },
 }

@@ -184,7 +184,7 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
         Whether an inner layer adds its input to its output (its leading principal components,
         where the layer is narrower than its input); one for all inner layers, or one for each.
         Around a layer that reads images or sequences nothing is propagated.
-    likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
         class of your own. "auto" is probit for two classes and robust-max for more.
     n_members : int, optional

@@ -312,7 +312,7 @@ class DVIPClassifier(DeepClassifier, _DVIP):
         Inducing points of a layer: its posterior is then that of a sparse GP with the prior's
         covariances (the paper's VIP with inducing points). By default a layer has none: it is a
         linear combination of its prior functions.
-    likelihood : {"auto", "probit", "robustmax"} or Classification, default "auto"
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
         class of your own. "auto" is probit for two classes and robust-max for more.
     n_members : int, optional

@@ -22,7 +22,7 @@ class Probit(Classification):
         if num_classes != 2:
             raise ValueError(
                 f"The probit likelihood is for two classes, the labels have {num_classes}: "
-                "use likelihood='robustmax'."
+                "use likelihood='robustmax' or 'softmax'."
             )
         return 1
 

@@ -1,0 +1,146 @@
+"""Classes: log-likelihood, accuracy and calibration of dvip, beside what else people would use.
+
+    pip install ".[peers]" && DVIP_DATA=... python benchmarks/classification.py
+
+Breast cancer, digits and wine come with scikit-learn: random splits, a fifth of the rows for
+testing. `DVIP_DATA` holds `higgs/`, without which it is left out; so is a peer that is not
+installed. Settings were chosen on parts of the training rows. Results go to
+`benchmarks/results/classification.json`, one entry a run, as they arrive, and as a table to
+`classification.md`; runs that are already there are not repeated.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.ensemble import RandomForestClassifier, VotingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from dvip import BayesianNeuralNetwork, DVIPClassifier, __version__
+from dvip.data import MissingDataError, Split, load_split
+from dvip.metrics import classification_metrics
+from results_file import Entry, ResultsFile
+
+LOADERS = {"wine": load_wine, "breast cancer": load_breast_cancer, "digits": load_digits}
+HIGGS = "higgs-subset"  # with one split, which is published
+CATBOOST = "CatBoost"
+
+RECIPE = {
+    "n_layers": 2,
+    "prior": BayesianNeuralNetwork(constrained=False),
+    "alpha": 1.0,
+    "n_training_samples": 3,
+    "max_iter": 3_000,
+}
+
+
+def _mlps() -> Any:
+    """Five networks, each stopped by rows of its own, and the mean of their probabilities."""
+    members = [
+        (str(seed), MLPClassifier((50, 50), early_stopping=True, max_iter=500, random_state=seed))
+        for seed in range(5)
+    ]
+    return make_pipeline(StandardScaler(), VotingClassifier(members, voting="soft"))
+
+
+def _catboost() -> Any:
+    from catboost import CatBoostClassifier
+
+    return CatBoostClassifier(verbose=False, thread_count=2, random_seed=0)
+
+
+CONTESTANTS: dict[str, Callable[[], Any]] = {
+    "dvip, ELBO": lambda: DVIPClassifier(max_iter=10_000),
+    "dvip, α = 1": lambda: DVIPClassifier(**RECIPE),
+    "dvip, five members": lambda: DVIPClassifier(**RECIPE, n_members=5, calibrate=True),
+    "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+    "random forest": lambda: RandomForestClassifier(500, random_state=0, n_jobs=2),
+    CATBOOST: _catboost,
+    "five MLPs": _mlps,
+}
+
+
+def load(dataset: str, number: int) -> Split:
+    if dataset == HIGGS:
+        return load_split(HIGGS)
+    X, y = LOADERS[dataset](return_X_y=True)
+    train, test, labels, test_labels = train_test_split(
+        X, y, test_size=0.2, random_state=number, stratify=y
+    )
+    return Split(train, labels, test, test_labels)
+
+
+def measure(split: Split, make: Callable[[], Any]) -> Entry:
+    start = time.perf_counter()
+    model = make().fit(split.inputs, split.targets)
+    seconds = time.perf_counter() - start
+    # Forests are sure of classes that they are wrong about; no score is to be infinite.
+    probabilities = np.maximum(model.predict_proba(split.test_inputs), 1e-6)
+    metrics = classification_metrics(probabilities, split.test_targets, model.classes_)
+    return {**metrics, "seconds": round(seconds, 1), "version": __version__}
+
+
+def markdown(results: ResultsFile) -> str:
+    lines = [
+        "| data | model | splits | log-likelihood | accuracy | calibration error | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for dataset in [*LOADERS, HIGGS]:
+        for contestant in CONTESTANTS:
+            runs = [
+                run
+                for run in results
+                if (run["dataset"], run["contestant"]) == (dataset, contestant)
+            ]
+            if runs:
+                names = ("log_likelihood", "accuracy", "ece", "seconds")
+                mean = {name: np.mean([run[name] for run in runs]) for name in names}
+                lines.append(
+                    f"| {dataset} | {contestant} | {len(runs)} | {mean['log_likelihood']:.3f} "
+                    f"| {mean['accuracy']:.1%} | {mean['ece']:.3f} | {mean['seconds']:.1f} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--datasets", nargs="+", choices=[*LOADERS, HIGGS], metavar="NAME")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent / "results/classification.json"
+    )
+    arguments = parser.parse_args()
+    contestants = dict(CONTESTANTS)
+    if find_spec("catboost") is None:
+        print("CatBoost is left out: it is not installed.")
+        del contestants[CATBOOST]
+    results = ResultsFile(arguments.out)
+    for dataset in arguments.datasets or [*LOADERS, HIGGS]:
+        for number in range(1 if dataset == HIGGS else arguments.splits):
+            try:
+                split = load(dataset, number)
+            except MissingDataError as error:
+                print(f"{dataset} is left out: {error}")
+                break
+            for name, make in contestants.items():
+                key = {"dataset": dataset, "contestant": name, "split": number}
+                if key not in results:
+                    results.add(key, measure(split, make))
+    table = markdown(results)
+    arguments.out.with_suffix(".md").write_text(table)
+    print(table)
+
+
+if __name__ == "__main__":
+    main()
