@@ -1,12 +1,14 @@
 """Calibration: predictions corrected by how rows that were left out came out."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 
-from dvip.distributions import Predictive
+from dvip.distributions import GaussianMixture, Predictive
 
 __all__ = [
     "Calibration",
@@ -34,42 +36,105 @@ class Calibration(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """The prediction for rows that were left out, and what was observed."""
+    """The prediction for rows by those members that left them out, and what was observed.
+
+    `others` is what the other members predict, which were trained on these rows.
+    """
 
     prediction: Predictive
     y: np.ndarray
     weights: np.ndarray
+    num_judged: int = 1
+    others: Predictive | None = None
 
 
 # Probabilities below this count as this.
 SMALLEST = 1e-300
 
-# The tail is this many times as wide as the distribution.
+# The tail is this many times as wide as the distribution. Where the best calibration is looked for.
 TAIL_SCALE = 4.0
-# How far the logarithm of a factor is from 0, and how large the tail is, before rows are seen.
-SPREAD_OF_LOG, USUAL_TAIL = 0.5, 0.02
+SCALES = np.exp(np.arange(-8, 17) / 16)
+TAILS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1)
+# How far the logarithm of a factor is from 0 before rows are seen.
+SPREAD_OF_LOG = 0.5
+# Of the squared errors of a member, so much remains at least in an ensemble.
+LEAST_SHARE = 0.1
 
 
-def fit_scale(left_out: Sequence[LeftOut]) -> Calibration:
-    """The scale and the tail that left-out rows would have had the best scores with."""
+def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
+    """The scale and the tail that left-out rows would have had the best scores with.
+
+    Judged by the log-density and the CRPS of what the ensemble would have predicted for them.
+    """
     total = sum(float(part.weights.sum()) for part in left_out)
+    judged = _as_the_ensemble(left_out, num_members)
+    spread = sum(float(np.sum(w * _by_row(mixture.std))) for mixture, _, w in judged) / total
 
-    def loss(parameters: np.ndarray) -> float:
-        log_scale, log_odds = parameters
-        scale, tail_weight = np.exp(log_scale), 1 / (1 + np.exp(-log_odds))
-        prior = 0.5 * (log_scale / SPREAD_OF_LOG) ** 2 - np.log1p(-tail_weight) / USUAL_TAIL
-        score = 0.0
-        for prediction, y, weights in left_out:
-            log_prob = prediction.rescaled(scale, tail_weight, TAIL_SCALE).log_prob(y)
-            score += float(np.sum(weights * log_prob))
-        return (prior - score) / total
+    def crps(scale: float) -> float:
+        scores = [(mixture.rescaled(scale).crps(y), w) for mixture, y, w in judged]
+        return sum(float(np.sum(w * _by_row(score))) for score, w in scores) / spread
 
-    best = minimize(loss, [0.0, np.log(USUAL_TAIL)], method="Nelder-Mead", tol=1e-3).x
-    return Calibration(float(np.exp(best[0])), float(1 / (1 + np.exp(-best[1]))), TAIL_SCALE)
+    def loss(scale: float, tail: float) -> float:
+        scaled = [(mixture.rescaled(scale, tail, TAIL_SCALE), y, w) for mixture, y, w in judged]
+        log_score = sum(float(np.sum(w * mixture.log_prob(y))) for mixture, y, w in scaled)
+        return 0.5 * (np.log(scale) / SPREAD_OF_LOG) ** 2 - log_score
+
+    of_crps = {scale: crps(scale) for scale in SCALES}
+    scale, tail = min(
+        ((scale, tail) for scale in SCALES for tail in TAILS),
+        key=lambda pair: loss(*pair) + of_crps[pair[0]],
+    )
+    return Calibration(float(scale), tail, TAIL_SCALE)
+
+
+def _by_row(values: np.ndarray) -> np.ndarray:
+    """The mean over the targets of a row."""
+    return values.reshape(len(values), -1).mean(axis=1)
+
+
+def _as_the_ensemble(
+    left_out: Sequence[LeftOut], num_members: int
+) -> list[tuple[GaussianMixture, np.ndarray, np.ndarray]]:
+    """What an ensemble would have predicted for rows that only some of its members left out.
+
+    With m of K members, and V the variance between members, the error of the mean has
+    (1/m - 1/K) V more than that of the ensemble, whose distribution is wider by as much. V is that
+    of the differences between the members that left a row out and those that did not.
+    """
+    parts: list[tuple[Any, np.ndarray]] = [
+        part.prediction.on_its_scale(part.y) for part in left_out
+    ]
+    weights = [part.weights for part in left_out]
+    if num_members == 1:
+        return [(*pair, w) for pair, w in zip(parts, weights, strict=True)]
+    total = sum(float(w.sum()) for w in weights)
+
+    def mean(values: list[np.ndarray]) -> float:
+        pairs = zip(values, weights, strict=True)
+        return sum(float(np.sum(w * _by_row(each))) for each, w in pairs) / total
+
+    m = np.array([part.num_judged for part in left_out])
+    shares = 1 / m + 1 / (num_members - m)
+    differences = [
+        np.square(mixture.mean - part.others.on_its_scale(part.y)[0].mean) / share
+        for (mixture, _), part, share in zip(parts, left_out, shares, strict=True)
+        if part.others is not None
+    ]
+    between, squares = mean(differences), mean([np.square(y - d.mean) for d, y in parts])
+    variance = mean([np.square(d.std) for d, _ in parts])
+    surpluses = (1 / m - 1 / num_members) * between
+    judged = []
+    for (mixture, y), w, surplus in zip(parts, weights, surpluses, strict=True):
+        kept = max(LEAST_SHARE, 1 - surplus / max(squares, SMALLEST))
+        wider = surplus * np.square(mixture.std) / max(variance, SMALLEST)
+        variances = mixture.function_variances + wider[..., None]
+        y = mixture.mean + np.sqrt(kept) * (y - mixture.mean)
+        judged.append((replace(mixture, function_variances=variances), y, w))
+    return judged
 
 
 # Where the best calibration of a model under training is looked for.
-SCALES, TAILS = np.geomspace(0.5, 4.0, 13), (0.0, 0.03)
+SOME_SCALES, SOME_TAILS = np.geomspace(0.5, 4.0, 13), (0.0, 0.03)
 TEMPERATURES = np.geomspace(0.4, 2.5, 13)
 
 
@@ -79,12 +144,11 @@ def best_log_score(left_out: LeftOut) -> float:
     A model under training becomes too sure of itself long before its mean ceases to improve, which
     a calibration can mend.
     """
-    prediction, y, weights = left_out
+    prediction, y, weights = left_out[:3]
     candidates = [prediction]
     if prediction.can_be_rescaled:
-        candidates = [
-            prediction.rescaled(scale, tail, TAIL_SCALE) for scale in SCALES for tail in TAILS
-        ]
+        pairs = product(SOME_SCALES, SOME_TAILS)
+        candidates = [prediction.rescaled(scale, tail, TAIL_SCALE) for scale, tail in pairs]
     return max(float(np.average(each.log_prob(y), weights=weights)) for each in candidates)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -32,8 +31,6 @@ class CountMixture(Predictive):
     is random at a known rate. A negative binomial component has the variance rate + rate² / k;
     there is a k for each target, with as many axes as `rates` has, or none at all for Poisson's.
     """
-
-    can_be_rescaled: ClassVar[bool] = False
 
     rates: Components
     concentration: Float[np.ndarray, "..."] | None = None

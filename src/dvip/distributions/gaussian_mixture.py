@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -29,6 +30,8 @@ class GaussianMixture(Predictive):
     remain if the function were known: one variance for each target, or one for each row, target and
     component, where an axis may have length 1; it is added to the components' variances.
     """
+
+    can_be_rescaled: ClassVar[bool] = True
 
     means: Components
     function_variances: Components

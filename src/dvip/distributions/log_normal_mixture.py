@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -16,6 +17,8 @@ __all__ = ["LogNormalMixture"]
 @dataclass(frozen=True, eq=False, repr=False)
 class LogNormalMixture(Predictive):
     """y > 0 for each row, or for each row and target, where `logs` is the mixture of log y."""
+
+    can_be_rescaled: ClassVar[bool] = True
 
     logs: GaussianMixture
 
@@ -57,6 +60,10 @@ class LogNormalMixture(Predictive):
 
     def _joined(self, parts: Sequence["LogNormalMixture"]) -> "LogNormalMixture":
         return LogNormalMixture(self.logs._joined([part.logs for part in parts]))
+
+    def on_its_scale(self, y: Any) -> tuple[GaussianMixture, np.ndarray]:
+        """That of log y."""
+        return self.logs, _log(np.asarray(y, dtype=float))
 
     def rescaled(
         self, scale: float, tail_weight: float = 0.0, tail_scale: float = 1.0

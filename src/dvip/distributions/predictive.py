@@ -102,7 +102,11 @@ class Predictive(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} has no _joined, to mix several models.")
 
     # Whether `rescaled` is possible.
-    can_be_rescaled: ClassVar[bool] = True
+    can_be_rescaled: ClassVar[bool] = False
+
+    def on_its_scale(self, y: Any) -> tuple["Predictive", np.ndarray]:
+        """The distribution whose deviations `rescaled` multiplies, and y on its scale."""
+        return self, np.asarray(y, dtype=float)
 
     def rescaled(self, scale: float, tail_weight: float = 0.0, tail_scale: float = 1.0) -> Self:
         """A wider or narrower distribution with the same mean, and with a tail: calibration.

@@ -58,6 +58,17 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     # Whether the rows of the training had known errors; models of older versions had none.
     known_errors_: bool = False
 
+    def check_parameters(self) -> None:
+        """Raises an error, which says what to do, unless the parameters make sense."""
+        super().check_parameters()
+        likelihood = self._regression()
+        if self.calibrate and not likelihood.can_be_calibrated:
+            raise ValueError(
+                "calibrate=True corrects the scale of predictions, which "
+                f"{type(likelihood).__name__} does not allow: leave it out, or use another "
+                "likelihood."
+            )
+
     def _default_likelihood(self) -> str:
         return "gaussian"
 
@@ -366,13 +377,17 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         return best_log_score(self._left_out(rows, [model], SAMPLES_OF_SCORE))
 
     def _fitted_calibration(self, data: Data) -> Calibration:
-        models = members_of(self.model_)
-        return fit_scale(
-            [
-                self._left_out(rows, [models[index] for index in without])
-                for without, rows in self._left_out_rows(data)
-            ]
-        )
+        models, left_out = members_of(self.model_), []
+        samples = -(-self.n_predictive_samples // len(models))
+        for without, rows in self._left_out_rows(data):
+            judged = [models[index] for index in without]
+            others = [model for index, model in enumerate(models) if index not in without]
+            part = self._left_out(rows, judged, samples * len(judged))
+            if others:
+                of_others = self._predicted(rows.inputs, others, samples * len(others))
+                part = part._replace(num_judged=len(judged), others=of_others)
+            left_out.append(part)
+        return fit_scale(left_out, len(models))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -28,6 +28,7 @@ class Gaussian(Regression):
     """y_h = f_h + noise with variance σ²_h; several targets are independent given f."""
 
     takes_errors: ClassVar[bool] = True
+    can_be_calibrated: ClassVar[bool] = True
 
     log_variance: Float[Array, " units"] | None = None
 

@@ -89,6 +89,8 @@ class Regression(Likelihood):
     # Whether the errors of rows may be known. Then they are further rows of the targets, one for
     # each: standard deviations, on the scale of the model. The noise has their squares besides.
     takes_errors: ClassVar[bool] = False
+    # Whether its predictive distributions can be rescaled, which a calibration does.
+    can_be_calibrated: ClassVar[bool] = False
 
     def num_latents(self, num_outputs: int) -> int:
         """One unit for each target."""
