@@ -38,14 +38,14 @@ class Calibration(NamedTuple):
 class LeftOut(NamedTuple):
     """The prediction for rows by those members that left them out, and what was observed.
 
-    `others` is what the other members predict, which were trained on these rows.
+    `others` are what the other members predict, which were trained on these rows.
     """
 
     prediction: Predictive
     y: np.ndarray
     weights: np.ndarray
     num_judged: int = 1
-    others: Predictive | None = None
+    others: Sequence[Predictive] = ()
 
 
 # Probabilities below this count as this.
@@ -57,6 +57,9 @@ SCALES = np.exp(np.arange(-8, 17) / 16)
 TAILS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1)
 # How far the logarithm of a factor is from 0 before rows are seen.
 SPREAD_OF_LOG = 0.5
+# What an ensemble would have predicted is known in parts only: the scale that was found counts so
+# much (a power of it), and there is a tail of at least this weight.
+TRUST, LEAST_TAIL = 0.7, 0.01
 # Of the squared errors of a member, so much remains at least in an ensemble.
 LEAST_SHARE = 0.1
 
@@ -66,13 +69,14 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
 
     Judged by the log-density and the CRPS of what the ensemble would have predicted for them.
     """
-    total = sum(float(part.weights.sum()) for part in left_out)
     judged = _as_the_ensemble(left_out, num_members)
-    spread = sum(float(np.sum(w * _by_row(mixture.std))) for mixture, _, w in judged) / total
+    weights = [part.weights for part in left_out]
+    spread = _mean([mixture.std for mixture, _, _ in judged], weights)
 
     def crps(scale: float) -> float:
-        scores = [(mixture.rescaled(scale).crps(y), w) for mixture, y, w in judged]
-        return sum(float(np.sum(w * _by_row(score))) for score, w in scores) / spread
+        """Of all rows together, in standard deviations."""
+        scores = [mixture.rescaled(scale).crps(y) for mixture, y, _ in judged]
+        return float(np.mean(_mean(scores, weights) / spread)) * sum(w.sum() for w in weights)
 
     def loss(scale: float, tail: float) -> float:
         scaled = [(mixture.rescaled(scale, tail, TAIL_SCALE), y, w) for mixture, y, w in judged]
@@ -84,12 +88,15 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
         ((scale, tail) for scale in SCALES for tail in TAILS),
         key=lambda pair: loss(*pair) + of_crps[pair[0]],
     )
+    if num_members > 1:
+        scale, tail = scale**TRUST, max(tail, LEAST_TAIL)
     return Calibration(float(scale), tail, TAIL_SCALE)
 
 
-def _by_row(values: np.ndarray) -> np.ndarray:
-    """The mean over the targets of a row."""
-    return values.reshape(len(values), -1).mean(axis=1)
+def _mean(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndarray:
+    """The weighted mean over all rows, of each target."""
+    totals = [np.tensordot(w, part, axes=1) for part, w in zip(parts, weights, strict=True)]
+    return np.maximum(sum(totals) / sum(w.sum() for w in weights), SMALLEST)
 
 
 def _as_the_ensemble(
@@ -98,8 +105,10 @@ def _as_the_ensemble(
     """What an ensemble would have predicted for rows that only some of its members left out.
 
     With m of K members, and V the variance between members, the error of the mean has
-    (1/m - 1/K) V more than that of the ensemble, whose distribution is wider by as much. V is that
-    of the differences between the members that left a row out and those that did not.
+    (1/m - 1/K) V more than that of the ensemble, whose distribution is wider by as much. The
+    members that were trained on a row agree too well about it, so that their variance is less than
+    V; and they have been drawn to what was observed, so that their difference from those that left
+    it out is too large: V is taken as the geometric mean of both estimates.
     """
     parts: list[tuple[Any, np.ndarray]] = [
         part.prediction.on_its_scale(part.y) for part in left_out
@@ -107,29 +116,23 @@ def _as_the_ensemble(
     weights = [part.weights for part in left_out]
     if num_members == 1:
         return [(*pair, w) for pair, w in zip(parts, weights, strict=True)]
-    total = sum(float(w.sum()) for w in weights)
-
-    def mean(values: list[np.ndarray]) -> float:
-        pairs = zip(values, weights, strict=True)
-        return sum(float(np.sum(w * _by_row(each))) for each, w in pairs) / total
-
-    m = np.array([part.num_judged for part in left_out])
-    shares = 1 / m + 1 / (num_members - m)
-    differences = [
-        np.square(mixture.mean - part.others.on_its_scale(part.y)[0].mean) / share
-        for (mixture, _), part, share in zip(parts, left_out, shares, strict=True)
-        if part.others is not None
-    ]
-    between, squares = mean(differences), mean([np.square(y - d.mean) for d, y in parts])
-    variance = mean([np.square(d.std) for d, _ in parts])
-    surpluses = (1 / m - 1 / num_members) * between
+    apart, among = [], []
+    for (mixture, y), part in zip(parts, left_out, strict=True):
+        means = np.stack([each.on_its_scale(y)[0].mean for each in part.others])
+        share = 1 / part.num_judged + 1 / len(means)
+        apart.append(np.square(mixture.mean - means.mean(axis=0)) / share)
+        among.append(means.var(axis=0, ddof=1) if len(means) > 1 else apart[-1])
+    between = np.sqrt(_mean(apart, weights) * _mean(among, weights))
+    squares = _mean([np.square(y - mixture.mean) for mixture, y in parts], weights)
+    variance = _mean([np.square(mixture.std) for mixture, _ in parts], weights)
     judged = []
-    for (mixture, y), w, surplus in zip(parts, weights, surpluses, strict=True):
-        kept = max(LEAST_SHARE, 1 - surplus / max(squares, SMALLEST))
-        wider = surplus * np.square(mixture.std) / max(variance, SMALLEST)
+    for (mixture, y), part in zip(parts, left_out, strict=True):
+        surplus = (1 / part.num_judged - 1 / num_members) * between
+        kept = np.maximum(LEAST_SHARE, 1 - surplus / squares)
+        wider = surplus / variance * np.square(mixture.std)
         variances = mixture.function_variances + wider[..., None]
         y = mixture.mean + np.sqrt(kept) * (y - mixture.mean)
-        judged.append((replace(mixture, function_variances=variances), y, w))
+        judged.append((replace(mixture, function_variances=variances), y, part.weights))
     return judged
 
 

@@ -383,9 +383,8 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             judged = [models[index] for index in without]
             others = [model for index, model in enumerate(models) if index not in without]
             part = self._left_out(rows, judged, samples * len(judged))
-            if others:
-                of_others = self._predicted(rows.inputs, others, samples * len(others))
-                part = part._replace(num_judged=len(judged), others=of_others)
+            of_others = [self._predicted(rows.inputs, [model], samples) for model in others]
+            part = part._replace(num_judged=len(judged), others=of_others)
             left_out.append(part)
         return fit_scale(left_out, len(models))
 
