@@ -74,8 +74,15 @@ def scores(table: np.ndarray, left_out: np.ndarray, key: Entry) -> Entry:
 
 
 def draw(entries: list[Entry], path: Path) -> None:
-    """A row of panels for each score, a column for each table; a line is the mean over seeds."""
-    tables = different(entries, "table")
+    """A row of panels for each score, a column for each table that has results at every α.
+
+    A line is the mean over seeds.
+    """
+    tables = [
+        table
+        for table in different(entries, "table")
+        if len(different(matching(entries, table=table), "alpha")) == len(ALPHAS)
+    ]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(2.8 * len(tables), 7.6), layout="constrained")
         panels = figure.subplots(len(SCORES), len(tables), squeeze=False, sharex=True)

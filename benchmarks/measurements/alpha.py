@@ -17,8 +17,8 @@ STEPS = 2_000
 
 
 def measure(results: ResultsFile, options: Options) -> None:
-    for layers in (2,) if options.quick else (2, 3):
-        for inputs in (4,) if options.quick else (4, 8):
+    for inputs in (4,) if options.quick else (4, 8):
+        for layers in (2,) if options.quick else (2, 3):
             for prior in ("constrained", "unconstrained"):
                 shape = {"prior": prior, "inputs": inputs, "layers": layers}
                 keys = [{**shape, "objective": objective} for objective in SETTINGS]
