@@ -42,7 +42,12 @@ def arguments() -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--only", type=names, default=tuple(FILES), help=f"some of {','.join(FILES)}")
-    add("--rounds", type=int, default=7, help="of step, compile, prediction, memory (at most 3)")
+    add(
+        "--rounds",
+        type=int,
+        default=7,
+        help="of all but quality (memory: at most 3)",
+    )
     add("--datasets", type=names, default=DATASETS, help="for quality, separated by commas")
     add("--splits", type=int, default=5, help="for quality: the first of the published splits")
     add("--budgets", type=whole_numbers, default=BUDGETS, help="for quality: steps of dvip")

@@ -29,9 +29,9 @@ class Generated(NamedTuple):
     test_targets: np.ndarray
 
 
-def power_like() -> Generated:
+def power_like(num_inputs: int = INPUTS) -> Generated:
     random = np.random.default_rng(0)
-    inputs = random.standard_normal((ROWS, INPUTS))
+    inputs = random.standard_normal((ROWS, num_inputs))
     targets = np.sin(inputs).sum(axis=1) + 0.1 * random.standard_normal(ROWS)
     train, test = slice(TEST_ROWS, None), slice(TEST_ROWS)
     return Generated(inputs[train], targets[train], inputs[test], targets[test])

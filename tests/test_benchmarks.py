@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import classification
+import objective
 import run
 from contestants import DEEP_GP, DVIP, NGBOOST, make
 from report import FILES, write_report
@@ -39,8 +40,15 @@ def results_folder(tmp_path):
             (NGBOOST, {}, 5.0),
         )
     ]
+    alphas = [
+        {"prior": "constrained", "inputs": 4, "layers": 3, "objective": objective, "round": number}
+        | {"seconds": seconds * (number + 1), "processor_seconds": 0.9 * seconds}
+        for number in range(3)
+        for objective, seconds in (("ELBO", 1e-3), ("α = 1", 1.5e-3))
+    ]
     files = {
         "step": steps,
+        "alpha": alphas,
         "compile": [{"layers": 5, "cache": "cold", "round": 0, "seconds": 6.5}],
         "prediction": [
             {"contestant": DVIP, "rows": 10_000, "samples": 100, "round": 0, "seconds": 5e-5}
@@ -60,6 +68,10 @@ def test_report_says_what_the_results_say(results_folder):
     assert page == (results_folder / "results.md").read_text()
     # Both got slower from round to round; the ratio within a round did not change.
     assert "| dvip | 3 | 0.600 (0.450 - 0.750) | 30.000 (22.500 - 37.500) | 50 (50 - 50) |" in page
+    assert (
+        "| constrained | 4 | 3 | 2.000 (1.500 - 2.500) | 3.000 (2.250 - 3.750) "
+        "| 1.50 (1.50 - 1.50) | 1.50 (1.50 - 1.50) |" in page
+    )
     assert "| cold | 6.50 (6.50 - 6.50) |" in page
     assert "| dvip | 10,000 | 100 | 20,000 (20,000 - 20,000) | 2.000 (2.000 - 2.000) |" in page
     assert "| dvip | 412 (412 - 412) | 200 |" in page
@@ -106,6 +118,29 @@ def test_quality_is_reached_within_two_standard_errors(excess, reached):
 def test_standard_error_of_the_mean():
     assert Mean.of([1.0, 2.0, 3.0, 6.0]) == Mean(3.0, pytest.approx(np.sqrt(14 / 3) / 2))
     assert np.isnan(Mean.of([1.0]).error)
+
+
+def test_the_figure_over_alpha_is_drawn_from_kept_results(tmp_path):
+    random = np.random.default_rng(0)
+    entries = [
+        {"table": table, "prior": prior, "alpha": alpha, "seed": seed}
+        | dict(zip(objective.SCORES, random.uniform(size=4), strict=True))
+        for table in ("one", "another")
+        for prior in objective.PRIORS
+        for alpha in objective.ALPHAS
+        for seed in range(2)
+    ]
+    objective.draw(entries, tmp_path / "figures" / "objective.png")
+    assert (tmp_path / "figures" / "objective.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("names", ["", "a,b,target\n"])
+def test_tables_of_the_figure_have_the_rows_of_the_first_fold_left_out(tmp_path, names):
+    (tmp_path / "toy.csv").write_text(names + "1,2,3\n4,5,6\n7,8,9\n")
+    np.savetxt(tmp_path / "toy-test-mask.csv.gz", [[0, 1], [1, 0], [0, 0]], delimiter=",")
+    table, left_out = objective.read_table(tmp_path, "toy")
+    np.testing.assert_array_equal(table, [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    np.testing.assert_array_equal(left_out, [False, True, False])
 
 
 def test_results_are_kept_and_replaced(tmp_path):

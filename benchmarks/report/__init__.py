@@ -12,6 +12,7 @@ __all__ = ["FILES", "write_report"]
 # Where each measurement keeps its results.
 FILES = {
     "step": "step.json",
+    "alpha": "alpha.json",
     "compile": "compile.json",
     "prediction": "prediction.json",
     "memory": "memory.json",

@@ -84,6 +84,32 @@ def _steps(entries: list[Entry]) -> str:
     return _table("Training step", note, head, rows)
 
 
+def _alpha(entries: list[Entry]) -> str:
+    rows = []
+    for shape in different([{"shape": _shape(entry)} for entry in entries], "shape"):
+        of_shape = matching(entries, **shape)
+        elbo, alpha = ({"objective": name} for name in ("ELBO", "α = 1"))
+        cells = [str(value) for value in shape.values()]
+        for objective in (elbo, alpha):
+            runs = matching(of_shape, **objective)
+            cells.append(_noise(Rounds.of(run["seconds"] for run in runs), 1e3, 3))
+        for field in ("seconds", "processor_seconds"):
+            ratios = round_ratios(of_shape, alpha, elbo, field)
+            cells.append(_noise(ratios, 1.0, 2) if ratios else "")
+        rows.append(cells)
+    note = (
+        "A step with α = 1 and three samples against one on the ELBO with one sample: S = 20, BNN "
+        "10-10, batches of 100, float32. The ratios are those within a round, of the clock and of "
+        "the processor's time."
+    )
+    head = ["prior", "inputs", "layers", "ELBO, ms", "α = 1, ms", "times", "times, processor"]
+    return _table("The α-energy", note, head, rows)
+
+
+def _shape(entry: Entry) -> Entry:
+    return {name: entry[name] for name in ("prior", "inputs", "layers")}
+
+
 def _compile(entries: list[Entry]) -> str:
     rows = []
     for cache in different(entries, "cache"):
@@ -159,6 +185,7 @@ QUALITY_NOTE = (
 
 SECTIONS = {
     "step": _steps,
+    "alpha": _alpha,
     "compile": _compile,
     "prediction": _prediction,
     "memory": _memory,

@@ -80,10 +80,12 @@ def different(entries: Iterable[Entry], field: str) -> list:
     return values
 
 
-def round_ratios(entries: list[Entry], slow: Entry, fast: Entry) -> Rounds | None:
+def round_ratios(
+    entries: list[Entry], slow: Entry, fast: Entry, field: str = "seconds"
+) -> Rounds | None:
     """How many times faster one is than the other, in each round that both were in."""
     slow_seconds, fast_seconds = (
-        {entry["round"]: entry["seconds"] for entry in matching(entries, **fields)}
+        {entry["round"]: entry[field] for entry in matching(entries, **fields)}
         for fields in (slow, fast)
     )
     both = slow_seconds.keys() & fast_seconds.keys()
