@@ -26,9 +26,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 # Noise of fewer networks than this is not standardised: little would be left of it.
 MIN_SAMPLES_FOR_MOMENTS = 5
 
-# Twice the shape of the Gamma prior of a learned strength.
-STRENGTH_FREEDOM = 10.0
-
 
 def check_activation(name: str) -> None:
     """Raises an error if there is no activation of that name."""
@@ -50,9 +47,8 @@ class BayesianNeuralNetwork(ImplicitProcess):
         mean_i ~ N(group mean, group scale² / strength),
         log scale_i ~ N(group log scale, 1 / strength),
 
-    and the objective loses minus their log-density. Strengths of 0.1 to 10 make a difference; a
-    large one is the hard constraint, one near zero none. A "learned" strength has a Gamma prior, of
-    mean 1, in each group of means and each of log-scales, and is integrated out.
+    and the objective loses minus their log-density. A large strength is the hard constraint, one
+    near zero none at all.
 
     *Regularised*, the objective loses the KL divergence of all weights and biases from standard
     normal ones: another way to keep the many parameters of an unconstrained prior in check.
@@ -63,7 +59,7 @@ class BayesianNeuralNetwork(ImplicitProcess):
     constrained: bool = eqx.field(static=True, default=True)
     zero_mean: bool = eqx.field(static=True, default=False)
     regularised: bool = eqx.field(static=True, default=False)
-    strength: int | float | str | None = eqx.field(static=True, default=None)
+    strength: int | float | None = eqx.field(static=True, default=None)
     num_inputs: int | None = eqx.field(static=True, default=None)
     # Of each weight and bias, or of each group of them; no means are zero means.
     mean: Float[Array, " groups"] | None = None
@@ -82,11 +78,9 @@ class BayesianNeuralNetwork(ImplicitProcess):
 
     def _check_strength(self) -> None:
         given = self.strength
-        number = isinstance(given, int | float) and not isinstance(given, bool)
-        if given != "learned" and not (number and 0 < given < math.inf):
+        if isinstance(given, bool | str) or not 0 < given < math.inf:
             raise ValueError(
-                f'strength={given!r} must be a positive number, "learned", or None for a hard '
-                "constraint."
+                f"strength={given!r} must be a positive number, or None for a hard constraint."
             )
         if not self.constrained:
             raise ValueError(
@@ -185,8 +179,8 @@ class BayesianNeuralNetwork(ImplicitProcess):
             return jnp.zeros(())
         if self.strength is not None:
             deviations = (self.mean_deviation, self.log_scale_deviation)
-            costs = [self._deviation_cost(values) for values in deviations if values is not None]
-            return sum(costs, jnp.zeros(()))
+            squares = [jnp.sum(jnp.square(each)) for each in deviations if each is not None]
+            return 0.5 * self.strength * sum(squares, jnp.zeros(()))
         if not self.regularised:
             return jnp.zeros(())
         mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
@@ -194,13 +188,3 @@ class BayesianNeuralNetwork(ImplicitProcess):
         divergences = 0.5 * (squares - 1) - self.log_scale
         members = np.array(self._sizes() if self.constrained else 1)  # of each group
         return jnp.sum(members * divergences)
-
-    def _deviation_cost(self, deviations: Float[Array, " parameters"]) -> Float[Array, ""]:
-        """Gaussian deviations; with a Gamma prior of their precision, Student-t ones jointly."""
-        if self.strength != "learned":
-            return 0.5 * self.strength * jnp.sum(jnp.square(deviations))
-        sizes = self._sizes()
-        groups = jnp.split(deviations, np.cumsum(sizes)[:-1])
-        squares = jnp.stack([jnp.sum(jnp.square(group)) for group in groups])
-        freedom = STRENGTH_FREEDOM
-        return jnp.sum(0.5 * (freedom + np.array(sizes)) * jnp.log1p(squares / freedom))
