@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -74,10 +75,9 @@ class BayesianNeuralNetwork(ImplicitProcess):
         if not self.hidden or any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden!r}: give at least one width, each at least 1.")
         if self.strength is not None:
-            self._check_strength()
+            self._check_strength(self.strength)
 
-    def _check_strength(self) -> None:
-        given = self.strength
+    def _check_strength(self, given: Any) -> None:
         if isinstance(given, bool | str) or not 0 < given < math.inf:
             raise ValueError(
                 f"strength={given!r} must be a positive number, or None for a hard constraint."
@@ -179,8 +179,8 @@ class BayesianNeuralNetwork(ImplicitProcess):
             return jnp.zeros(())
         if self.strength is not None:
             deviations = (self.mean_deviation, self.log_scale_deviation)
-            squares = [jnp.sum(jnp.square(each)) for each in deviations if each is not None]
-            return 0.5 * self.strength * sum(squares, jnp.zeros(()))
+            sums = [jnp.sum(jnp.square(each)) for each in deviations if each is not None]
+            return 0.5 * self.strength * sum(sums, jnp.zeros(()))
         if not self.regularised:
             return jnp.zeros(())
         mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
