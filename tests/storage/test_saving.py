@@ -69,6 +69,7 @@ MODELS = {
     "regularised prior": lambda: fit(
         prior=BayesianNeuralNetwork((3,), constrained=False, regularised=True)
     ),
+    "soft constraint": lambda: fit(prior=BayesianNeuralNetwork((3,), strength=30)),
     "text labels": lambda: fit(DVIPClassifier, np.array(["no", "yes"])[HIGH]),
     "object labels": lambda: fit(DVIPClassifier, np.array(["no", "größer"], dtype=object)[HIGH]),
     "whole number labels": lambda: fit(DVIPClassifier, np.array([-5, 10**12])[HIGH]),

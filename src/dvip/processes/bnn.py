@@ -1,7 +1,9 @@
 """The Bayesian neural network as an implicit process: random weights make random functions."""
 
 import dataclasses
+import math
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -40,6 +42,15 @@ class BayesianNeuralNetwork(ImplicitProcess):
     do its biases; this keeps the learned prior from over-fitting. *Unconstrained*, each weight and
     each bias has its own. `zero_mean` fixes all means at zero.
 
+    With a `strength` the constraint is soft, a prior between these extremes: each weight and each
+    bias has its own mean and scale, which a hyper-prior pulls to those of its group,
+
+        mean_i ~ N(group mean, group scale² / strength),
+        log scale_i ~ N(group log scale, 1 / strength),
+
+    and the objective loses minus their log-density. A large strength is the hard constraint, one
+    near zero none at all.
+
     *Regularised*, the objective loses the KL divergence of all weights and biases from standard
     normal ones: another way to keep the many parameters of an unconstrained prior in check.
     """
@@ -49,15 +60,34 @@ class BayesianNeuralNetwork(ImplicitProcess):
     constrained: bool = eqx.field(static=True, default=True)
     zero_mean: bool = eqx.field(static=True, default=False)
     regularised: bool = eqx.field(static=True, default=False)
+    strength: int | float | None = eqx.field(static=True, default=None)
     num_inputs: int | None = eqx.field(static=True, default=None)
     # Of each weight and bias, or of each group of them; no means are zero means.
     mean: Float[Array, " groups"] | None = None
     log_scale: Float[Array, " groups"] | None = None
+    # Of each weight and bias from its group, where the constraint is soft: of the mean, in units of
+    # the group's scale, and of the logarithm of the scale.
+    mean_deviation: Float[Array, " parameters"] | None = None
+    log_scale_deviation: Float[Array, " parameters"] | None = None
 
     def __check_init__(self) -> None:
         check_activation(self.activation)
         if not self.hidden or any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={self.hidden!r}: give at least one width, each at least 1.")
+        if self.strength is not None:
+            self._check_strength(self.strength)
+
+    def _check_strength(self, given: Any) -> None:
+        if isinstance(given, bool | str) or not 0 < given < math.inf:
+            raise ValueError(
+                f"strength={given!r} must be a positive number, or None for a hard constraint."
+            )
+        if not self.constrained:
+            raise ValueError(
+                f"strength={given!r} is that of a soft constraint: leave out constrained=False."
+            )
+        if self.regularised:
+            raise ValueError(f"strength={given!r} and regularised=True: choose one of them.")
 
     def _shapes(self) -> list[tuple[int, int]]:
         """Rows and columns of the parameters: the weights and the biases of each network layer."""
@@ -83,7 +113,15 @@ class BayesianNeuralNetwork(ImplicitProcess):
             variances = np.repeat(variances, network._sizes())
         log_scale = jnp.asarray(0.5 * np.log(variances), float)
         mean = None if self.zero_mean else jnp.zeros_like(log_scale)
-        return dataclasses.replace(network, mean=mean, log_scale=log_scale)
+        network = dataclasses.replace(network, mean=mean, log_scale=log_scale)
+        if self.strength is None:
+            return network
+        zeros = jnp.zeros(sum(network._sizes()))
+        return dataclasses.replace(
+            network,
+            mean_deviation=None if self.zero_mean else zeros,
+            log_scale_deviation=zeros,
+        )
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> Float[Array, "samples parameters"]:
         """Standard normal noise for every weight and bias of `num_samples` networks.
@@ -107,7 +145,12 @@ class BayesianNeuralNetwork(ImplicitProcess):
             # A product with the groups' indicators: its derivative sums over each group at once.
             groups = np.eye(len(self.log_scale), dtype=self.log_scale.dtype)
             scale_and_mean = scale_and_mean @ np.repeat(groups, self._sizes(), axis=1)
-        entries = scale_and_mean[0] * noise + scale_and_mean[1]
+        scale, mean = scale_and_mean[0], scale_and_mean[1]
+        if self.mean_deviation is not None:
+            mean = mean + scale * self.mean_deviation
+        if self.log_scale_deviation is not None:
+            scale = scale * jnp.exp(self.log_scale_deviation)
+        entries = scale * noise + mean
         pieces = jnp.split(entries, np.cumsum(self._sizes())[:-1], axis=1)
         shapes = self._shapes()
         return [piece.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
@@ -126,8 +169,19 @@ class BayesianNeuralNetwork(ImplicitProcess):
         return (product(weights, values) + biases)[:, 0]
 
     def regularisation(self) -> Float[Array, ""]:
-        """Σ KL(N(mean, scale²) | N(0, 1)) over all weights and biases if regularised, else zero."""
-        if not self.regularised or self.log_scale is None:
+        """What the objective loses for means and scales.
+
+        Of a soft constraint minus the log-density of all deviations from their groups, up to a
+        constant, which makes it zero where there are none. If regularised
+        Σ KL(N(mean, scale²) | N(0, 1)) over all weights and biases. Otherwise zero.
+        """
+        if self.log_scale is None:
+            return jnp.zeros(())
+        if self.strength is not None:
+            deviations = (self.mean_deviation, self.log_scale_deviation)
+            sums = [jnp.sum(jnp.square(each)) for each in deviations if each is not None]
+            return 0.5 * self.strength * sum(sums, jnp.zeros(()))
+        if not self.regularised:
             return jnp.zeros(())
         mean = jnp.zeros_like(self.log_scale) if self.mean is None else self.mean
         squares = jnp.square(mean) + jnp.exp(2 * self.log_scale)
