@@ -236,3 +236,11 @@ def test_positive_predictions():
     model = DVIPRegressor(n_layers=1, likelihood=LogNormal(), **TINY | {"max_iter": 20})
     distribution = model.fit(INPUTS, targets).predict_dist(INPUTS)
     assert (distribution.quantile(1e-6) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
+def test_counts_are_learned_with_the_elbo(name):
+    """Its gradients at the start, where rates are far off, do not spoil what follows."""
+    model = DVIPRegressor(n_layers=1, likelihood=name, **TINY | {"max_iter": 300})
+    mean = model.fit(INPUTS, COUNTS[:, 0]).predict(INPUTS)
+    assert np.mean(np.abs(mean - np.exp(1 + 0.5 * INPUTS[:, 0]))) < 1.2

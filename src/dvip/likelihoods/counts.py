@@ -30,8 +30,9 @@ MIN_SCALE, MAX_SCALE, MIN_MEAN = 0.3, 2.0, 0.01
 
 # Points of the quadrature around the mode of p^α, and steps of Newton's method to that mode.
 NUM_POINTS, NUM_STEPS = 12, 6
-# The logarithm of a rate, or of its ratio to the count, from which on it grows linearly.
-MAX_LOG = 30.0
+# From a rate of e^6 times the count on, training sees it grow linearly: a start that is far off
+# would otherwise have gradients that Adam does not forget. Rates of predictions end at e^30.
+MAX_LOG_RATIO, MAX_LOG = 6.0, 30.0
 MIN_VARIANCE = 1e-10
 
 
@@ -241,7 +242,9 @@ class NegativeBinomial(Counts):
     def _log_mass(self, y: Array, log_ratio: Array) -> Array:
         k, y_or_half = self._aligned_with(y), jnp.maximum(y, 0.5)
         share = y_or_half / (k + y_or_half)
-        return y * log_ratio - (y + k) * jnp.log1p(share * _expm1(log_ratio))
+        inside = jnp.minimum(log_ratio, MAX_LOG)
+        log_total = jnp.log1p(share * jnp.expm1(inside)) + (log_ratio - inside)
+        return y * log_ratio - (y + k) * log_total
 
     def _pull(self, y: Array, log_rate: Array) -> tuple[Array, Array]:
         k = self._aligned_with(y)
@@ -264,9 +267,9 @@ class NegativeBinomial(Counts):
 
 
 def _expm1(x: Array) -> Array:
-    """exp(x) - 1, which from MAX_LOG on grows linearly: finite whatever training does."""
-    inside = jnp.minimum(x, MAX_LOG)
-    return jnp.expm1(inside) + math.exp(MAX_LOG) * (x - inside)
+    """exp(x) - 1, which from MAX_LOG_RATIO on grows linearly: finite whatever training does."""
+    inside = jnp.minimum(x, MAX_LOG_RATIO)
+    return jnp.expm1(inside) + math.exp(MAX_LOG_RATIO) * (x - inside)
 
 
 def _stirling(x: Array) -> Array:

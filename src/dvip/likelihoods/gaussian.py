@@ -154,7 +154,7 @@ def _with_errors(log_variance: Array, errors: Array | None) -> Array:
 
 
 # Points of the quadrature over the unit of the noise in training.
-NUM_POINTS = 6
+NUM_POINTS = 5
 # log σ² varies by less than this to either side, so that no extrapolation explodes.
 MAX_LOG_RATIO = 4.0
 # Of the noise's unit at the start: the function and a constant noise come first.
