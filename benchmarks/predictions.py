@@ -116,7 +116,8 @@ def table_of(entries: list[Entry]) -> str:
     ]
     for (table, method), runs in frame.groupby(["table", "method"], sort=False):
         error = runs.nll.std() / np.sqrt(len(runs)) if len(runs) > 1 else np.nan
-XX        numbers = [
+        before = runs.reindex(columns=["nll_before_calibration"]).mean().item()
+        numbers = [
             f"{runs.nll.mean():.3f} ± {error:.3f}" if len(runs) > 1 else f"{runs.nll.mean():.3f}",
             "" if np.isnan(before) else f"{before:.3f}",
             *(f"{runs[name].mean():.4g}" for name in ("rmse", "crps")),
