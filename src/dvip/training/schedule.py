@@ -85,6 +85,8 @@ class Clock:
         return (self.deadline - time.monotonic()) / max(float(np.mean(self._times[-50:])), 1e-6)
 
 
+# The first step that is scored: before, the running mean is still of where the training began.
+FIRST_SCORE = 500
 # Steps between two scores, and steps without a better one after which nothing improves any more; at
 # least, and as a share of those that it took to the best.
 STEPS_BETWEEN = 250

@@ -23,7 +23,7 @@ from dvip.persistence import CheckpointError, arrays_of_tree, tree_from_arrays
 from dvip.runtime import random_key
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.placement import ALONE, Placement, placement
-from dvip.training.schedule import STEPS_BETWEEN, Clock, Schedule, Validation
+from dvip.training.schedule import FIRST_SCORE, STEPS_BETWEEN, Clock, Schedule, Validation
 from dvip.training.step import Piece, Progress, compiled_advance, compiled_noise, start
 
 __all__ = [
@@ -207,7 +207,8 @@ class Trainer:
         if self.validation is None:
             return False
         between = max(1, STEPS_BETWEEN // self.num_steps) * self.num_steps
-        return step % between == 0 or step >= self.schedule.end
+        regular = step % between == 0 and step >= FIRST_SCORE
+        return regular or step >= self.schedule.end
 
     def judge(self, step: int) -> None:
         """Scores the left-out rows, and decides whether the training is to come to its end."""
