@@ -25,7 +25,8 @@ def rows_of(data):
 @pytest.mark.parametrize("number", [1, 3, 5, 7])
 def test_stretches_are_folds(number):
     folds = [rows_of(ROWS.stretch(0, k / number, (k + 1) / number)) for k in range(number)]
-    assert sum(map(len, folds)) == 50 and set.union(*folds) == set(range(50))
+    assert sum(map(len, folds)) == 50
+    assert set.union(*folds) == set(range(50))
     assert max(map(len, folds)) - min(map(len, folds)) <= 1
     for k, fold in enumerate(folds):
         rest = rows_of(ROWS.stretch(0, (k + 1) / number, 1 + k / number))
@@ -44,9 +45,10 @@ def test_classes_are_spread_over_stretches():
 def test_the_learning_rate_falls_all_the_time_or_in_the_end():
     steps = np.arange(100)
     all_the_time = Schedule.of(0.1, 100, waits=False).learning_rates(steps)
-    np.testing.assert_array_equal(all_the_time, 0.05 * (1 + np.cos(np.pi * steps / 100)))
+    np.testing.assert_array_equal(all_the_time, 0.05 * (1 + np.cos(np.pi * (steps / 100))))
     in_the_end = Schedule.of(0.1, 100, waits=True).learning_rates(steps)
-    assert (in_the_end[:70] == 0.1).all() and (np.diff(in_the_end[70:]) < 0).all()
+    assert (in_the_end[:70] == 0.1).all()
+    assert (np.diff(in_the_end[70:]) < 0).all()
 
 
 def test_a_schedule_ends_early():
@@ -60,7 +62,7 @@ def test_a_schedule_ends_early():
     assert (schedule.falls, schedule.end) == (0, 300)
     schedule.shorten(150, 10, 1e9)  # longer it does not become
     assert schedule.end == 300
-    schedule.shorten(150, 10, -3)
+    schedule.shorten(150, 10, -3.0)
     assert schedule.end == 160
 
 
@@ -68,12 +70,15 @@ def test_scores_decide_when_to_stop():
     validation = Validation(lambda model: 0.0)
     for step, score in ((250, -1.0), (500, -0.5), (750, -0.52), (1000, -0.51)):
         validation.note(step, score, np.array([score]))
-    assert validation.best_step == 500 and validation.best == [-0.5]
+    assert validation.best_step == 500
+    assert validation.best == [-0.5]
     assert not validation.has_come_to_rest
     validation.note(1250, -0.53, np.zeros(1))
-    assert validation.has_come_to_rest and not validation.is_over_fitted
+    assert validation.has_come_to_rest
+    assert not validation.is_over_fitted
     validation.note(1500, float("nan"), np.zeros(1))
-    assert validation.is_over_fitted and validation.best_score == -0.5
+    assert validation.is_over_fitted
+    assert validation.best_score == -0.5
 
 
 def mixture(mean, std):
@@ -85,7 +90,8 @@ def test_the_scale_of_a_single_model_is_found():
     mean = random.normal(size=2_000)
     y = mean + 1.6 * random.normal(size=2_000)
     found = fit_scale([LeftOut(mixture(mean, np.ones(2_000)), y, np.ones(2_000))], 1)
-    assert found.scale == pytest.approx(1.6, rel=0.05) and found.tail_weight <= 0.003
+    assert found.scale == pytest.approx(1.6, rel=0.05)
+    assert found.tail_weight <= 0.003
     y[::20] *= 6
     assert fit_scale([LeftOut(mixture(mean, np.ones(2_000)), y, np.ones(2_000))], 1).tail_weight > 0
 

@@ -347,6 +347,11 @@ class DeepEstimator(EnsembleBuilder):
         """Visits each row once; the first call makes the model, at the scales of its rows."""
         with self._undone_on_failure():
             self.check_parameters()  # they may have changed since the last call
+            if self._left_out_share() is not None:
+                raise ValueError(
+                    "partial_fit leaves out no rows: use fit, or neither calibrate nor "
+                    "validation_fraction."
+                )
             first = not hasattr(self, "model_")
             X, y = self._read_training_rows(X, y, reset=first, **self._y_options)
             weights = self._checked_weights(sample_weight, X)

@@ -181,16 +181,15 @@ class Trainer:
         )
         self.state, progress = self._advance(piece, self.state, self.settings.alpha)
         if self.validation is not None:
-            self._note_mean()
+            self._note_mean(int(first_step) // self.num_steps)
         return progress
 
-    def _note_mean(self) -> None:
-        """The running mean of the parameters, of as many pieces as there were at first."""
+    def _note_mean(self, num_before: int) -> None:
+        """The running mean of the parameters, with those of a piece that follows so many."""
         assert self.validation is not None
         parameters, before = self.state.parameters, self.validation.mean
-        weight = max(WEIGHT_OF_LAST, 1 / (1 + len(self.bounds)))
+        weight = max(WEIGHT_OF_LAST, 1 / (1 + num_before))
         start = np.zeros(self.state.last_finite.shape) if before is None else before
-        weight = 1.0 if before is None else weight
         self.validation.mean = _running_mean(start, parameters, weight)
 
     def record(self, progress: Progress) -> None:
