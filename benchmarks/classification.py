@@ -54,7 +54,9 @@ def _mlps(**settings: Any) -> Any:
 def _catboost() -> Any:
     from catboost import CatBoostClassifier
 
-    return CatBoostClassifier(allow_writing_files=False, verbose=False, thread_count=1, random_seed=0)
+    return CatBoostClassifier(
+        allow_writing_files=False, verbose=False, thread_count=1, random_seed=0
+    )
 
 
 CONTESTANTS: dict[str, Callable[[], Any]] = {
