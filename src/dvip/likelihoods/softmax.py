@@ -20,7 +20,7 @@ Normal = Sequence[Float[Array, "*shape"]]
 
 
 class Softmax(Classification):
-    """Classes compete smoothly, and one unit more than another by 1 is e times as probable.
+    """A class whose unit is larger than another's by 1 is e times as probable.
 
     With a = log Σ_{j ≠ y} exp f_j - f_y, log p(y | f) is log σ(-a): one integral over a, which is
     taken as Gaussian. This is exact for two classes. For more, the error of the mean of a is 0.01
