@@ -6,6 +6,7 @@ import pytest
 from dvip.batches import ArrayData
 from dvip.calibration import (
     LeftOut,
+    LeftOutClasses,
     best_log_likelihood,
     best_log_score,
     fit_scale,
@@ -139,7 +140,8 @@ def test_temperatures():
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     classes = np.array([random.choice(3, p=p) for p in probabilities])
     too_sure = tempered(probabilities, 0.5)
-    found = fit_temperature([(too_sure, classes, np.ones(4_000))]).temperature
+    judged = LeftOutClasses(too_sure, classes, np.ones(4_000))
+    found = fit_temperature([judged], 1).temperature
     assert found == pytest.approx(2.0, rel=0.1)
     np.testing.assert_allclose(tempered(too_sure, 2.0), probabilities, atol=1e-12)
     right = np.log(probabilities[np.arange(4_000), classes]).mean()

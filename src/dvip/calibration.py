@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import logit
 
 from dvip.distributions import GaussianMixture, Predictive
 
 __all__ = [
     "Calibration",
     "LeftOut",
+    "LeftOutClasses",
     "best_log_likelihood",
     "best_log_score",
     "fit_scale",
@@ -180,9 +182,24 @@ def tempered(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     return np.maximum(powers / powers.sum(axis=1, keepdims=True), SMALLEST)
 
 
-def fit_temperature(left_out: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> Calibration:
+class LeftOutClasses(NamedTuple):
+    """Probabilities of classes for rows by those members that left them out, and what was observed.
+
+    `others` are what the other members predict, which were trained on these rows.
+    """
+
+    probabilities: np.ndarray
+    classes: np.ndarray
+    weights: np.ndarray
+    num_judged: int = 1
+    others: Sequence[np.ndarray] = ()
+
+
+def fit_temperature(left_out: Sequence[LeftOutClasses], num_members: int) -> Calibration:
     """The temperature that the classes of left-out rows would have been likeliest with."""
-    probabilities, classes, weights = map(np.concatenate, zip(*left_out, strict=True))
+    probabilities, classes, weights = (
+        np.concatenate([part[number] for part in left_out]) for number in range(3)
+    )
     rows = np.arange(len(classes))
 
     def loss(log_temperature: float) -> float:
@@ -190,5 +207,41 @@ def fit_temperature(left_out: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]
         prior = 0.5 * (log_temperature / SPREAD_OF_LOG) ** 2
         return prior - float(np.sum(weights * np.log(chosen)))
 
-    best = minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded")
-    return Calibration(temperature=float(np.exp(best.x)))
+    temperature = float(np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
+    if num_members > 1:
+        temperature *= _sharpening(left_out, num_members, temperature)
+    return Calibration(temperature=temperature)
+
+
+# Log-odds beyond this count as this.
+MAX_LOG_ODDS = 8.0
+# What the mean of members may sharpen probabilities by, at most.
+LEAST_FACTOR = 0.7
+
+
+def _sharpening(left_out: Sequence[LeftOutClasses], num_members: int, temperature: float) -> float:
+    """By how much the temperature of an ensemble is lower than that of its members.
+
+    The mean of probabilities whose log-odds scatter by V is less sure than each of them, by
+    √(1 + πV/8), and the mean of log-odds is less diluted by this scatter than that of one member.
+    V is estimated as for the scale of a regression.
+    """
+
+    def log_odds(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        chosen = probabilities[np.arange(len(classes)), classes]
+        with np.errstate(divide="ignore"):
+            return np.clip(logit(chosen), -MAX_LOG_ODDS, MAX_LOG_ODDS)
+
+    own, apart, among = [], [], []
+    for part in left_out:
+        own.append(log_odds(part.probabilities, part.classes))
+        others = np.stack([log_odds(each, part.classes) for each in part.others])
+        share = 1 / part.num_judged + 1 / len(others)
+        apart.append(np.square(own[-1] - others.mean(axis=0)) / share)
+        among.append(others.var(axis=0, ddof=1) if len(others) > 1 else apart[-1])
+    weights = [part.weights for part in left_out]
+    between = float(np.sqrt(_mean(apart, weights) * _mean(among, weights)))
+    total = max(float(np.var(np.concatenate(own))), SMALLEST)
+    scatter = (1 - 1 / num_members) * between
+    factor = (1 - scatter / total) / np.sqrt(1 + np.pi / 8 * scatter / temperature**2)
+    return float(np.clip(factor, LEAST_FACTOR, 1.0))

@@ -10,7 +10,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from dvip.batches import ArrayData
-from dvip.calibration import Calibration, best_log_likelihood, fit_temperature, tempered
+from dvip.calibration import (
+    Calibration,
+    LeftOutClasses,
+    best_log_likelihood,
+    fit_temperature,
+    tempered,
+)
 from dvip.estimators.base import DeepEstimator
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble
@@ -159,12 +165,20 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         return best_log_likelihood(probabilities, rows.targets[:, 0].astype(int), rows.weights)
 
     def _fitted_calibration(self, data: Data) -> Calibration:
-        models = members_of(self.model_)
-        left_out = []
+        models, left_out = members_of(self.model_), []
         for without, rows in self._left_out_rows(data):
-            probabilities = self._predicted(rows.inputs, [models[index] for index in without])
-            left_out.append((probabilities, rows.targets[:, 0].astype(int), rows.weights))
-        return fit_temperature(left_out)
+            judged = [models[index] for index in without]
+            others = [model for index, model in enumerate(models) if index not in without]
+            left_out.append(
+                LeftOutClasses(
+                    self._predicted(rows.inputs, judged),
+                    rows.targets[:, 0].astype(int),
+                    rows.weights,
+                    len(judged),
+                    [self._predicted(rows.inputs, [model]) for model in others],
+                )
+            )
+        return fit_temperature(left_out, len(models))
 
     def _strata(self, data: Data) -> np.ndarray | None:
         """Classes, where they are in memory."""
