@@ -24,7 +24,7 @@ class Softmax(Classification):
 
     With a = log Σ_{j ≠ y} exp f_j - f_y, log p(y | f) is log σ(-a): one integral over a, which is
     taken as Gaussian. This is exact for two classes. For more, the error of the mean of a is 0.01
-    where the variances of f are 1, 0.03 where they are 4, and 0.1 where they are 20, for up to
+    where the variances of f are 1, 0.03 where they are 4, and 0.15 where they are 20, for up to
     1,000 classes; that of the probabilities of classes is a few thousandths to a hundredth.
     """
 
