@@ -13,6 +13,7 @@ __all__ = ["FILES", "write_report"]
 FILES = {
     "step": "step.json",
     "alpha": "alpha.json",
+    "members": "members.json",
     "compile": "compile.json",
     "prediction": "prediction.json",
     "memory": "memory.json",

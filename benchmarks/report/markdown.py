@@ -106,6 +106,18 @@ def _alpha(entries: list[Entry]) -> str:
     return _table("The α-energy", note, head, rows)
 
 
+def _members(entries: list[Entry]) -> str:
+    one, five = ({"members": number} for number in (1, 5))
+    runs = [Rounds.of(run["seconds"] for run in matching(entries, **key)) for key in (one, five)]
+    ratios = round_ratios(entries, five, one)
+    cells = [*(_noise(each, 1.0, 1) for each in runs), _noise(ratios, 1.0, 2) if ratios else ""]
+    note = (
+        "Seconds of a fit; two layers, α = 1, three samples, a table of Power's shape, compiled "
+        "before. The ratio is that within a round."
+    )
+    return _table("Members side by side", note, ["one", "five", "times"], [cells])
+
+
 def _shape(entry: Entry) -> Entry:
     return {name: entry[name] for name in ("prior", "inputs", "layers")}
 
@@ -186,6 +198,7 @@ QUALITY_NOTE = (
 SECTIONS = {
     "step": _steps,
     "alpha": _alpha,
+    "members": _members,
     "compile": _compile,
     "prediction": _prediction,
     "memory": _memory,
