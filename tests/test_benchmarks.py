@@ -49,6 +49,7 @@ def results_folder(tmp_path):
     files = {
         "step": steps,
         "alpha": alphas,
+        "members": [{"members": number, "round": 0, "seconds": 2.0 * number} for number in (1, 5)],
         "compile": [{"layers": 5, "cache": "cold", "round": 0, "seconds": 6.5}],
         "prediction": [
             {"contestant": DVIP, "rows": 10_000, "samples": 100, "round": 0, "seconds": 5e-5}
