@@ -9,6 +9,7 @@ from examples import TINY, regression_data
 from sklearn.exceptions import ConvergenceWarning
 
 from dvip import ArraySource, DVIPClassifier, DVIPRegressor, load
+from dvip.batches import ArrayData
 from dvip.sources import streamed_rows
 from dvip.training import members as members_module
 from dvip.training.checkpoints import CheckpointFolder
@@ -182,6 +183,17 @@ def test_streamed(monkeypatch):
     model = DVIPRegressor(**ENSEMBLE).fit(ArraySource(X, Y))
     assert model.calibration_.scale > 0
     assert np.isfinite(model.predict(NEW)).all()
+
+
+def test_rows_that_several_members_leave_out():
+    model = fit(validation_fraction=2 / 3)
+    groups = {without for without, _ in model._left_out_rows(_data(model))}
+    assert groups == {(0, 2), (0, 1), (1, 2)}
+    assert model.calibration_.scale > 0
+
+
+def _data(model):
+    return ArrayData(model._scaled(X), Y[:, None], np.ones(len(Y)))
 
 
 def test_several_targets():

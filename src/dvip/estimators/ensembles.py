@@ -170,7 +170,9 @@ class EnsembleBuilder(ModelBuilder):
             without = tuple(i for i, start in enumerate(begins) if (middle - start) % 1 < share)
             rows = self._stretch(data, begin, end)
             count = min(rows.num_rows, round(total * (end - begin)) + 1)
-            if without and count:
+            # Of rows that all left out, nothing could be said but about all of them.
+            judged = 0 < len(without) < max(2, self._num_members)
+            if judged and count:
                 yield without, rows.rows(self.seed_, 0, count)
 
     def _keep(self, results: list[TrainingResult]) -> None:
