@@ -104,6 +104,23 @@ def test_two_processes_train_as_one(table, alone, tmp_path):
     assert_close(tmp_path / "again", alone)
 
 
+@pytest.mark.slow
+def test_two_processes_train_an_ensemble(table, tmp_path):
+    """Its members one after the other, and resumed by one process."""
+    options = [*FIT, "--max-iter", 100, "--members", 2, "--calibrate"]
+    alone = run("fit", table, "--out", tmp_path / "alone", *options)
+    assert alone.exit_code == 0, alone.output
+    expected = load(tmp_path / "alone")
+    checkpoints = ["--checkpoint", tmp_path / "checkpoints"]
+    with Processes(2, "fit", table, "--out", tmp_path / "two", *options, *checkpoints) as processes:
+        first, second = processes.results()
+    assert first[0] == second[0] == 0, (first, second)
+    assert_close(tmp_path / "two", expected.predict(FRAME, return_std=True))
+    again = run("fit", table, "--out", tmp_path / "again", *options, *checkpoints, "--resume")
+    assert again.exit_code == 0, again.output
+    assert_close(tmp_path / "again", load(tmp_path / "two").predict(FRAME, return_std=True))
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_killed_process_ends_the_others(table, tmp_path, victim):
