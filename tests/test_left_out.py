@@ -54,10 +54,15 @@ def test_the_learning_rate_falls_all_the_time_or_in_the_end():
 
 def test_a_schedule_ends_early():
     schedule = Schedule.of(0.1, 1000, waits=True)
-    schedule.fall(350)
-    assert (schedule.falls, schedule.end) == (350, 500)
-    schedule.fall(400)  # it falls already
-    assert (schedule.falls, schedule.end) == (350, 500)
+    for step in (200, 400):
+        schedule.drop(step)
+    assert (schedule.drops, schedule.dropped, schedule.end) == (2, 400, 1000)
+    assert schedule.learning_rates(np.arange(450, 460)) == pytest.approx(0.1 / 9)
+    schedule.drop(500)
+    assert schedule.end == 500
+    schedule = Schedule.of(0.1, 1000, waits=True)
+    schedule.drop(800)  # it falls already
+    assert (schedule.drops, schedule.end) == (0, 1000)
     schedule = Schedule.of(0.1, 1000, waits=False)
     schedule.shorten(100, 10, 20.5)
     assert (schedule.falls, schedule.end) == (0, 300)
@@ -73,12 +78,11 @@ def test_scores_decide_when_to_stop():
         validation.note(step, score, np.array([score]))
     assert validation.best_step == 500
     assert validation.best == [-0.5]
-    assert not validation.has_come_to_rest
+    assert not validation.has_come_to_rest(0)
     validation.note(1250, -0.53, np.zeros(1))
-    assert validation.has_come_to_rest
-    assert not validation.is_over_fitted
+    assert validation.has_come_to_rest(0)
+    assert not validation.has_come_to_rest(1000)  # the rate dropped not long ago
     validation.note(1500, float("nan"), np.zeros(1))
-    assert validation.is_over_fitted
     assert validation.best_score == -0.5
 
 

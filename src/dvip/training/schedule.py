@@ -1,9 +1,9 @@
 """When a training ends: the learning rate, the scores of left-out rows, and the time there is.
 
 Without left-out rows the learning rate falls to zero along half a cosine from the first step to the
-last. With them it stays as it is until their score does not improve any more, or most of the steps
-are made, and then falls; what is scored is a running mean of the parameters, and the best of these
-is kept.
+last. With them it stays as it is until their score does not improve any more, and is then divided
+by three, twice at most; in the last third of the steps it falls to zero. What is scored is a running
+mean of the parameters, and the best of these is kept.
 """
 
 import time
@@ -20,15 +20,22 @@ __all__ = ["Clock", "Schedule", "Validation"]
 
 # The share of a training over which the learning rate falls, where it does not all the time.
 FALLING = 0.3
+# How often it drops before that, and by which factor.
+MAX_DROPS, DROP = 2, 3.0
 
 
 @dataclass
 class Schedule:
-    """The learning rate of each step: constant up to `falls`, then down to zero at `end`."""
+    """The learning rate of each step: constant up to `falls`, then down to zero at `end`.
+
+    `drops` is how often it has dropped, `dropped` the step of the last time.
+    """
 
     learning_rate: float
     falls: int
     end: int
+    drops: int = 0
+    dropped: int = 0
 
     @classmethod
     def of(cls, learning_rate: float, max_iter: int, *, waits: bool) -> "Schedule":
@@ -38,12 +45,17 @@ class Schedule:
     def learning_rates(self, steps: np.ndarray) -> np.ndarray:
         """Along half a cosine from where it begins to fall; zero from the end on."""
         progress = (steps - self.falls) / max(1, self.end - self.falls)
-        return 0.5 * self.learning_rate * (1 + np.cos(np.pi * np.clip(progress, 0.0, 1.0)))
+        rate = self.learning_rate / DROP**self.drops if self.drops else self.learning_rate
+        return 0.5 * rate * (1 + np.cos(np.pi * np.clip(progress, 0.0, 1.0)))
 
-    def fall(self, step: int) -> None:
-        """Begins to fall now, if it does not already."""
-        if step < self.falls:
-            self.falls, self.end = step, min(self.end, round(step / (1 - FALLING)))
+    def drop(self, step: int) -> None:
+        """Drops after this step; one that dropped as often as it may ends there."""
+        if step >= self.falls:
+            return
+        if self.drops == MAX_DROPS:
+            self.end = step
+        else:
+            self.drops, self.dropped = self.drops + 1, step
 
     def shorten(self, step: int, num_steps: int, num_pieces: float) -> None:
         """Makes the training end in time: from `step` on there is time for so many pieces."""
@@ -52,14 +64,19 @@ class Schedule:
             self.end = possible
             self.falls = min(self.falls, max(step, round((1 - FALLING) * possible)))
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """What changes, for a checkpoint."""
+        return np.array([self.falls, self.end, self.drops, self.dropped], np.int32)
+
     def restore(self, numbers: np.ndarray) -> None:
         """As a checkpoint has it; a ValueError if it cannot be so."""
-        if numbers.shape != (2,) or numbers.dtype.kind != "i":
+        if numbers.shape != (4,) or numbers.dtype.kind != "i":
             raise ValueError("its learning rate is none.")
-        falls, end = numbers.tolist()
-        if not (0 <= falls <= end <= self.end):
-            raise ValueError(f"its learning rate falls from step {falls} to {end}.")
-        self.falls, self.end = falls, end
+        falls, end, drops, dropped = numbers.tolist()
+        if not (falls >= 0 and 0 < end <= self.end and 0 <= drops <= MAX_DROPS and dropped >= 0):
+            raise ValueError(f"its learning rate is none of this training: {numbers.tolist()}.")
+        self.falls, self.end, self.drops, self.dropped = falls, end, drops, dropped
 
 
 @dataclass
@@ -91,8 +108,6 @@ FIRST_SCORE = 500
 # least, and as a share of those that it took to the best.
 STEPS_BETWEEN = 250
 PATIENCE, PATIENT_SHARE = 750, 0.4
-# A score that is worse than the best by more than this has been over-fitted: no use to go on.
-OVER_FITTED = 0.1
 
 
 class Validation:
@@ -126,16 +141,10 @@ class Validation:
         best = self.best_score
         return next((step for step, score in self.scores if score == best), 0)
 
-    @property
-    def has_come_to_rest(self) -> bool:
-        """Whether there was no better score for long."""
-        waited = self.scores[-1][0] - self.best_step
+    def has_come_to_rest(self, since: int) -> bool:
+        """Whether there was no better score for long, or for long since that step."""
+        waited = self.scores[-1][0] - max(self.best_step, since)
         return waited >= max(PATIENCE, PATIENT_SHARE * self.best_step)
-
-    @property
-    def is_over_fitted(self) -> bool:
-        """Whether, besides, the last score is much worse than the best."""
-        return self.has_come_to_rest and not self.scores[-1][1] > self.best_score - OVER_FITTED
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""

@@ -217,10 +217,8 @@ class Trainer:
         model = combine(self._unravel(mean), self.place.here(self.fixed))
         score = float(self.place.of_first_process(np.float64(validation.score(model))))
         validation.note(min(step, self.settings.max_iter), score, np.asarray(mean))
-        if validation.is_over_fitted:
-            self.schedule.end = min(step, self.schedule.end)
-        elif validation.has_come_to_rest:
-            self.schedule.fall(step)
+        if validation.has_come_to_rest(self.schedule.dropped):
+            self.schedule.drop(step)
 
     @property
     def stays_finite(self) -> bool:
@@ -254,7 +252,7 @@ class Trainer:
         """All that a continuation needs, once the bounds of all pieces are recorded."""
         arrays = {**arrays_of_tree("state", self.state), **arrays_of_tree("fixed", self.fixed)}
         arrays["bounds"] = np.array(self.bounds)
-        arrays["schedule"] = np.array([self.schedule.falls, self.schedule.end])
+        arrays["schedule"] = self.schedule.numbers
         if self.validation is not None:
             arrays |= self.validation.arrays()
         return Checkpoint(self.steps_done, training, arrays)
@@ -268,13 +266,12 @@ class Trainer:
         # Only the first process reads checkpoints; the others first need to know how long they are.
         num_bounds = int(self.place.of_first_process(np.int32(len(self.bounds))))
         bounds = np.resize(np.array(self.bounds), num_bounds).astype(self.state.last_finite.dtype)
-        schedule = np.array([self.schedule.falls, self.schedule.end], np.int32)
         state, fixed, bounds, schedule = self.place.of_first_process(
-            (self.state, self.fixed, bounds, schedule)
+            (self.state, self.fixed, bounds, self.schedule.numbers)
         )
         self.state, self.fixed = self.place.everywhere((state, fixed))
         self.bounds = np.asarray(bounds).tolist()
-        self.schedule.falls, self.schedule.end = np.asarray(schedule).tolist()
+        self.schedule.restore(np.asarray(schedule))
         if self.validation is not None:
             self.validation.share(self.place, self.state.last_finite)
 
@@ -361,8 +358,7 @@ def train(
         """Within the time that there is, as the first process measures it."""
         if clock is not None:
             schedule.shorten(step, num_steps, clock.pieces_left() - (pending is not None))
-            numbers = place.of_first_process(np.array([schedule.falls, schedule.end], np.int32))
-            schedule.falls, schedule.end = np.asarray(numbers).tolist()
+            schedule.restore(np.asarray(place.of_first_process(schedule.numbers)))
 
     record(None)
     pending, told = None, None
