@@ -2,8 +2,8 @@
 
 Without left-out rows the learning rate falls to zero along half a cosine from the first step to the
 last. With them it stays as it is until their score does not improve any more, and is then divided
-by three, twice at most; in the last third of the steps it falls to zero. What is scored is a running
-mean of the parameters, and the best of these is kept.
+by three, twice at most; in the last third of the steps it falls to zero. What is scored is a
+running mean of the parameters, and the best of these is kept.
 """
 
 import time
