@@ -37,8 +37,8 @@ TEN_FOLDS = 10
 # Gaussian.
 LARGE = 5_000
 # Noise that depends on the inputs costs twice the time: it must have a score better by MARGIN after
-# a short training, and steps of the whole training are fewer then. Where the score, of a target that
-# is standardised, is above CLEAN, little is noise, and more steps are worth more.
+# a short training, and steps of the whole training are fewer then. Where the score, for a target of
+# variance 1, is above CLEAN, little is noise, and more steps are worth more.
 STUDENT_T, INPUT_DEPENDENT = "student-t", "heteroscedastic-student-t"
 SCREENING_STEPS, MARGIN, CLEAN = 2_000, 0.02, 0.5
 STEPS = {STUDENT_T: 15_000, INPUT_DEPENDENT: 7_000}
