@@ -357,7 +357,7 @@ def test_bad_parameters(name, value):
     assert len(str(caught.value)) < 250
 
 
-@pytest.mark.parametrize("value", ["softmax", 3, None, Probit])
+@pytest.mark.parametrize("value", ["logit", 3, None, Probit])
 def test_bad_likelihoods(value):
     with pytest.raises(ValueError, match="likelihood="):
         DVIPClassifier(**SHALLOW, likelihood=value).fit(X, Y > 100)

@@ -244,6 +244,7 @@ class Predictive(abc.ABC):
         Examples
         --------
         >>> import numpy as np
+        >>> from dvip import GaussianMixture
         >>> normal = GaussianMixture(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(()))
         >>> normal.quantile([0.5, 0.975]).round(2)
         array([[0.  ],
@@ -284,6 +285,7 @@ class Predictive(abc.ABC):
         Examples
         --------
         >>> import numpy as np
+        >>> from dvip import GaussianMixture
         >>> normal = GaussianMixture(np.zeros((1, 1)), np.zeros((1, 1)), np.ones(()))
         >>> lower, upper = normal.interval(0.9)
         >>> float(upper[0].round(2))

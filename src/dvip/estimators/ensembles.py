@@ -47,10 +47,11 @@ STILL_IMPROVING = 0.03
 class EnsembleBuilder(ModelBuilder):
     """The part of an estimator that divides rows among members, and judges what became of them."""
 
-    n_members: int | None
-    calibrate: bool
-    max_seconds: float | None
-    validation_fraction: float | None
+    # A kind of model that does not take them has these.
+    n_members: int | None = None
+    calibrate: bool = False
+    max_seconds: float | None = None
+    validation_fraction: float | None = None
 
     # Fitted attributes.
     model_: DeepModel | Ensemble
