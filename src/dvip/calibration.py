@@ -54,14 +54,16 @@ SMALLEST = 1e-300
 
 # The tail is this many times as wide as the distribution. Where the best calibration is looked for.
 TAIL_SCALE = 4.0
-SCALES = np.exp(np.arange(-8, 17) / 16)
+SCALES = np.exp(np.arange(-16, 17) / 16)
 TAILS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1)
 # How far the logarithm of a factor is from 0 before rows are seen.
 SPREAD_OF_LOG = 0.5
 # What an ensemble would have predicted is known in parts only: of the scale that was found, this
-# power is taken, and a tail is no heavier than this. (Chosen on eleven runs: with both, the test
-# log-score was at worst lower by 0.015 than without a calibration; with neither, by 0.043.)
+# power is taken, and a tail is no heavier than this. (Chosen on eleven runs with up to 1,500 rows:
+# with both, the test log-score was at worst lower by 0.015 than without a calibration; with
+# neither, by 0.043.) With many rows the estimates agree, and the scale is taken as it is.
 TRUST, MAX_TAIL = 0.7, 0.01
+FEW_ROWS, MANY_ROWS = 1_500, 4_000
 # Of the squared errors of a member, so much remains at least in an ensemble.
 LEAST_SHARE = 0.1
 
@@ -91,7 +93,9 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
         key=lambda pair: loss(*pair) + of_crps[pair[0]],
     )
     if num_members > 1:
-        scale, tail = scale**TRUST, min(tail, MAX_TAIL)
+        number = sum(len(part.y) for part in left_out)
+        trust = np.interp(number, (FEW_ROWS, MANY_ROWS), (TRUST, 1.0))
+        scale, tail = scale**trust, min(tail, MAX_TAIL)
     return Calibration(float(scale), tail, TAIL_SCALE)
 
 
