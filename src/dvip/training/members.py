@@ -1,4 +1,4 @@
-"""The members of an ensemble, trained side by side: each in a thread, as many as there are cores.
+"""The members of an ensemble, trained side by side: each in a thread.
 
 A step is a chain of small operations, which one core works through. Each member is trained as if it
 were alone: its result does not depend on the others, or on how many threads there are.
@@ -22,6 +22,9 @@ from dvip.training.schedule import Clock, Validation
 from dvip.training.trainer import STOPPING_SIGNALS, Data, TrainingResult, TrainingSettings, train
 
 __all__ = ["Member", "train_members"]
+
+# Trainings at the same time, for each core.
+MAX_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,9 @@ def train_members(
     Several processes train one member after the other, together.
     """
     side_by_side = len(members) > 1 and placement() is ALONE and jax.default_backend() == "cpu"
-    num_threads = min(len(members), os.cpu_count() or 1) if side_by_side else 1
+    # More than there are cores: none waits for the last of the others.
+    cores = os.cpu_count() or 1
+    num_threads = min(len(members), MAX_THREADS * cores) if side_by_side and cores > 1 else 1
     times = _TimeTable(len(members), num_threads, max_seconds)
     steps, lock, compiled = [0] * len(members), Lock(), Event()
 
