@@ -196,6 +196,7 @@ def _data(model):
     return ArrayData(model._scaled(X), Y[:, None], np.ones(len(Y)))
 
 
+@pytest.mark.slow
 def test_several_targets():
     both = np.column_stack([Y, 100 * Y[::-1]])
     model = fit(y=both)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from examples import assert_gradient
-from references import EXAMPLES, NUM_ROWS, REFERENCES, of_task
+from references import EXAMPLES, NUM_ROWS, PARAMETERS, REFERENCES, of_task
 
 from dvip import LogNormal
 from dvip.likelihoods.counts import Counts
@@ -25,7 +25,7 @@ def test_every_likelihood_has_a_reference():
     assert not set(REFERENCES) - set(LIKELIHOODS)
 
 
-@pytest.fixture(scope="module", params=EXAMPLES)
+@pytest.fixture(scope="module", params=PARAMETERS)
 def example(request, double):
     return EXAMPLES[request.param]()
 
