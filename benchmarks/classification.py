@@ -60,9 +60,9 @@ def _catboost() -> Any:
 
 
 CONTESTANTS: dict[str, Callable[[], Any]] = {
-    "dvip, ELBO": lambda: DVIPClassifier(max_iter=10_000),
-    "dvip, α = 1": lambda: DVIPClassifier(**RECIPE),
-    "dvip, five members": lambda: DVIPClassifier(**RECIPE, n_members=5, calibrate=True),
+    "dvip, ELBO": lambda: DVIPClassifier.paper(max_iter=10_000),
+    "dvip, α = 1": lambda: DVIPClassifier.paper(**RECIPE),
+    "dvip, five members": lambda: DVIPClassifier.paper(**RECIPE, n_members=5, calibrate=True),
     "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
     "random forest": lambda: RandomForestClassifier(500, random_state=0, n_jobs=1),
     CATBOOST: _catboost,

@@ -41,7 +41,7 @@ def work(process_id: int, num_processes: int, port: int, num_inputs: int) -> Non
     random = np.random.default_rng(0)
     X = random.normal(size=(NUM_ROWS, num_inputs))
     y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * random.normal(size=NUM_ROWS)
-    model = DVIPRegressor(batch_size=BATCH_SIZE, max_iter=STEPS[num_inputs])
+    model = DVIPRegressor.paper(batch_size=BATCH_SIZE, max_iter=STEPS[num_inputs])
     model.fit(X, y)
     print("ready", flush=True)
     for _ in sys.stdin:

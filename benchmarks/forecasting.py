@@ -34,7 +34,7 @@ def load_windows() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def run(prior: str, seed: int, options: dict) -> dict:
     inputs, targets, test_inputs, test_targets = load_windows()
     start = time.perf_counter()
-    model = DVIPRegressor(prior=prior, random_state=seed, **options).fit(inputs, targets)
+    model = DVIPRegressor.paper(prior=prior, random_state=seed, **options).fit(inputs, targets)
     seconds = time.perf_counter() - start
     dist = model.predict_dist(test_inputs)
     return {

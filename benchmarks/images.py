@@ -30,7 +30,7 @@ def run(dataset: str, options: dict) -> dict:
     if "filters" in settings:
         settings["prior"] = Convolutional(filters=tuple(settings.pop("filters")))
     start = time.perf_counter()
-    model = DVIPClassifier(**settings, verbose=True).fit(images, labels)
+    model = DVIPClassifier.paper(**settings, verbose=True).fit(images, labels)
     trained = time.perf_counter()
     probabilities = model.predict_proba(test_images)
     codes = np.searchsorted(model.classes_, test_labels)

@@ -40,10 +40,10 @@ def run(case: str) -> dict[str, float]:
     X, data = random.normal(size=(1_000, 4)), 0
     if case == "classes":
         labels = np.arange(2_000) % 1_000
-        model = DVIPClassifier(n_layers=2, max_iter=5).fit(np.repeat(X, 2, axis=0), labels)
+        model = DVIPClassifier.paper(n_layers=2, max_iter=5).fit(np.repeat(X, 2, axis=0), labels)
         data = model.predict_proba(random.normal(size=(10_000, 4))).nbytes
     elif case in ("targets", "distribution"):
-        model = DVIPRegressor(n_layers=2, max_iter=5, n_predictive_samples=1_000)
+        model = DVIPRegressor.paper(n_layers=2, max_iter=5, n_predictive_samples=1_000)
         model.fit(X, random.normal(size=(1_000, 100)))
         if case == "targets":
             model.predict(X, return_std=True)
@@ -54,13 +54,13 @@ def run(case: str) -> dict[str, float]:
     elif case == "columns":
         X = random.normal(size=(500, 100_000))
         data = X.nbytes
-        model = DVIPRegressor(n_layers=2, max_iter=5).fit(X, X[:, 0])
+        model = DVIPRegressor.paper(n_layers=2, max_iter=5).fit(X, X[:, 0])
         model.predict(X, return_std=True)
         with tempfile.TemporaryDirectory() as folder:
             model.save(Path(folder) / "model")
             load(Path(folder) / "model")
     else:
-        model = DVIPRegressor(n_layers=2, max_iter=5, n_predictive_samples=10).fit(X, X[:, 0])
+        model = DVIPRegressor.paper(n_layers=2, max_iter=5, n_predictive_samples=10).fit(X, X[:, 0])
         many = random.normal(size=(1_000_000, 4))
         data = many.nbytes
         model.predict(many, return_std=True)

@@ -50,7 +50,7 @@ def read_table(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
 def scores(table: np.ndarray, left_out: np.ndarray, key: Entry) -> Entry:
     train, test = table[~left_out], table[left_out]
     offset, scale = train[:, -1].mean(), train[:, -1].std()
-    model = DVIPRegressor(
+    model = DVIPRegressor.paper(
         n_layers=2,
         prior=BayesianNeuralNetwork(constrained=key["prior"] == "constrained"),
         alpha=key["alpha"],

@@ -67,12 +67,12 @@ def recipe(inputs: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
 def _screened(inputs: np.ndarray, targets: np.ndarray, family: str, prior: dict[str, Any]) -> float:
     """The best score of left-out rows in a short training."""
     short = {"likelihood": family, "max_iter": SCREENING_STEPS, "validation_fraction": 0.2}
-    model = DVIPRegressor(**COMMON, **prior, **short).fit(inputs, targets)
+    model = DVIPRegressor.paper(**COMMON, **prior, **short).fit(inputs, targets)
     return float(model.validation_scores_[:, 2].max())
 
 
 def default(inputs: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
-    """What `DVIPRegressor()` does: the paper's DVIP 3."""
+    """What `DVIPRegressor.paper()` does: the paper's DVIP 3."""
     del inputs, targets
     return {}
 
@@ -108,7 +108,7 @@ def run(split: Split, method: str) -> Entry:
     """Scores of one model, and what it took."""
     started, processor = time.monotonic(), time.process_time()
     settings = METHODS[method](split.inputs, split.targets)
-    model = DVIPRegressor(**settings).fit(split.inputs, split.targets)
+    model = DVIPRegressor.paper(**settings).fit(split.inputs, split.targets)
     seconds, processor = time.monotonic() - started, time.process_time() - processor
     scores = regression_metrics(model.predict_dist(split.test_inputs), split.test_targets)
     entry = {**scores, "rows": len(split.inputs), "test_rows": len(split.test_inputs)}

@@ -156,7 +156,7 @@ def measure_shuffling(results: ResultsFile, folder: Path) -> None:
                 ]
                 seconds = time.perf_counter() - start
                 means = np.concatenate(means)
-                model = DVIPRegressor(n_layers=2, max_iter=QUALITY_STEPS)
+                model = DVIPRegressor.paper(n_layers=2, max_iter=QUALITY_STEPS)
                 with training_on(data):
                     model.fit(open_source(path, target="y"))
                 scores = regression_metrics(model.predict_dist(_named(test)), test[:, -1])
@@ -199,7 +199,7 @@ def measure_steps(results: ResultsFile, folder: Path) -> None:
 
 def step_milliseconds(data: Data, path: Path) -> float:
     """Of a step, over a whole training: reading, gathering and computing."""
-    model = DVIPRegressor(n_layers=3, max_iter=TIMED_STEPS)
+    model = DVIPRegressor.paper(n_layers=3, max_iter=TIMED_STEPS)
     seconds = []
     original = DeepEstimator._train_on
 

@@ -20,6 +20,7 @@ SMALL_NETWORK = BayesianNeuralNetwork(hidden=(4,))
 
 # Settings of an estimator that trains in well under a second, once compiled.
 TINY: dict[str, Any] = dict(
+    inference="vi",
     n_prior_samples=10,
     prior=BayesianNeuralNetwork(hidden=(8,)),
     max_iter=200,

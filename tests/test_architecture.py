@@ -52,7 +52,9 @@ def test_sources_of_data_load_without_models():
 def test_a_row_passes_few_files_in_predict_dist():
     X = np.random.default_rng(0).normal(size=(20, 2))
     # Of a shape that no other test of this file has: what is traced counts, too.
-    model = DVIPRegressor(n_layers=1, n_prior_samples=7, max_iter=50, batch_size=10).fit(X, X[:, 0])
+    model = DVIPRegressor.paper(n_layers=1, n_prior_samples=7, max_iter=50, batch_size=10).fit(
+        X, X[:, 0]
+    )
     files = set()
 
     def note(frame, event, _):

@@ -43,7 +43,7 @@ def test_no_network_unless_asked(tmp_path, monkeypatch):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     inputs, targets = regression_data(40)
-    DVIPRegressor(n_layers=1, **TINY).fit(inputs, targets).save(tmp_path / "model")
+    DVIPRegressor.paper(n_layers=1, **TINY).fit(inputs, targets).save(tmp_path / "model")
     load(tmp_path / "model").predict(inputs)
 
 

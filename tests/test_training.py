@@ -306,7 +306,7 @@ class BreaksDown(ImplicitProcess):
 
 
 def test_training_stops_where_the_bound_is_not_finite():
-    estimator = DVIPRegressor(
+    estimator = DVIPRegressor.paper(
         **{**TINY, "prior": BreaksDown(), "n_layers": 1, "max_iter": 300, "learning_rate": 0.1}
     )
     with pytest.raises(TrainingDiverged, match=r"step \d+.*learning_rate") as caught:
@@ -357,7 +357,7 @@ def test_kept_parameters_are_those_of_the_last_finite_bound():
 
 def test_absurd_learning_rate():
     """The step that leads to no finite bound is taken back, and predictions are finite."""
-    estimator = DVIPRegressor(**{**TINY, "n_layers": 1, "learning_rate": 1e6})
+    estimator = DVIPRegressor.paper(**{**TINY, "n_layers": 1, "learning_rate": 1e6})
     with pytest.raises(TrainingDiverged):
         estimator.fit(X, Y)
     mean, std = estimator.predict(X, return_std=True)

@@ -32,7 +32,7 @@ def _contest(key: Entry, steps: int) -> Contest:
     from dvip import BayesianNeuralNetwork, DVIPRegressor
 
     split = power_like(key["inputs"])
-    model = DVIPRegressor(
+    model = DVIPRegressor.paper(
         n_layers=key["layers"],
         prior=BayesianNeuralNetwork(constrained=key["prior"] == "constrained"),
         max_iter=steps,

@@ -15,7 +15,7 @@ import time, numpy as np
 from dvip import DVIPRegressor
 X = np.random.default_rng(0).standard_normal((1000, 4))
 start = time.perf_counter()
-DVIPRegressor(n_layers={LAYERS}, max_iter=1).fit(X, X[:, 0])
+DVIPRegressor.paper(n_layers={LAYERS}, max_iter=1).fit(X, X[:, 0])
 print(time.perf_counter() - start)
 """
 

@@ -24,7 +24,7 @@ def _contest(key: Entry, steps: int) -> Contest:
     from dvip import BayesianNeuralNetwork, DVIPRegressor
 
     split = power_like()
-    model = DVIPRegressor(
+    model = DVIPRegressor.paper(
         n_layers=2,
         prior=BayesianNeuralNetwork(constrained=False),
         alpha=1.0,

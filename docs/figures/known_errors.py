@@ -23,7 +23,7 @@ for axes, noise_std, title in zip(
     ("one noise for all rows", "the errors of the rows are known"),
     strict=True,
 ):
-    model = DVIPRegressor(n_layers=1, prior="gp", max_iter=2000, random_state=0)
+    model = DVIPRegressor.paper(n_layers=1, prior="gp", max_iter=2000, random_state=0)
     predicted = model.fit(x[:, None], y, noise_std=noise_std).predict_dist(grid[:, None])
     mean, half = predicted.mean, 1.645 * np.sqrt(predicted.variance_parts().function)
     band = {"color": "#a9cbe6", "lw": 0, "label": "90 % interval of the function"}

@@ -41,7 +41,7 @@ PICTURES = {
 def draw(ax, name, y):
     """Data, the median and 50 % and 90 % intervals of a model with that likelihood."""
     options = {"n_layers": 1, "n_prior_samples": 40, "max_iter": 3_000}
-    model = DVIPRegressor(likelihood=name, **options)
+    model = DVIPRegressor.paper(likelihood=name, **options)
     distribution = model.fit(X[:, None], y).predict_dist(GRID[:, None])
     steps = {"step": "mid"} if name in ("poisson", "negative-binomial") else {}
     for p, opacity in ((0.9, 0.18), (0.5, 0.3)):

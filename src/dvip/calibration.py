@@ -1,10 +1,11 @@
-"""Calibration: predictions corrected by how rows that were left out came out."""
+"""Calibration and stacking: predictions corrected, and weighed, by rows that were left out."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy.optimize import minimize_scalar
 from scipy.special import logit
 
@@ -12,12 +13,17 @@ from dvip.distributions import GaussianMixture, Predictive
 
 __all__ = [
     "Calibration",
+    "Judgement",
     "LeftOut",
     "LeftOutClasses",
+    "as_the_ensemble",
     "best_log_likelihood",
     "best_log_score",
+    "described_choice",
     "fit_scale",
     "fit_temperature",
+    "sharpening",
+    "stacking_weights",
     "tempered",
 ]
 
@@ -34,6 +40,23 @@ class Calibration(NamedTuple):
     tail_weight: float = 0.0
     tail_scale: float = 1.0
     temperature: float = 1.0
+
+
+class Judgement(NamedTuple):
+    """What became of a candidate: the mean log-density of left-out rows, and its weight."""
+
+    name: str
+    score: float
+    weight: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.weight:.0%} (score {self.score:.2f})"
+
+
+def described_choice(choice: Sequence[Judgement]) -> str:
+    """In a line, those that weigh most first."""
+    ordered = sorted(choice, key=lambda judgement: -judgement.weight)
+    return ", ".join(map(str, ordered))
 
 
 class LeftOut(NamedTuple):
@@ -73,7 +96,7 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
 
     Judged by the log-density and the CRPS of what the ensemble would have predicted for them.
     """
-    judged = _as_the_ensemble(left_out, num_members)
+    judged = as_the_ensemble(left_out, num_members)
     weights = [part.weights for part in left_out]
     spread = _mean([mixture.std for mixture, _, _ in judged], weights)
 
@@ -105,7 +128,7 @@ def _mean(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndar
     return np.maximum(sum(totals) / sum(w.sum() for w in weights), SMALLEST)
 
 
-def _as_the_ensemble(
+def as_the_ensemble(
     left_out: Sequence[LeftOut], num_members: int
 ) -> list[tuple[GaussianMixture, np.ndarray, np.ndarray]]:
     """What an ensemble would have predicted for rows that only some of its members left out.
@@ -137,8 +160,11 @@ def _as_the_ensemble(
         kept = np.maximum(LEAST_SHARE, 1 - surplus / squares)
         wider = surplus / variance * np.square(mixture.std)
         variances = mixture.function_variances + wider[..., None]
-        y = mixture.mean + np.sqrt(kept) * (y - mixture.mean)
-        judged.append((replace(mixture, function_variances=variances), y, part.weights))
+        nearer = (1 - np.sqrt(kept)) * (y - mixture.mean)
+        moved = replace(
+            mixture, means=mixture.means + nearer[..., None], function_variances=variances
+        )
+        judged.append((moved, y, part.weights))
     return judged
 
 
@@ -213,7 +239,7 @@ def fit_temperature(left_out: Sequence[LeftOutClasses], num_members: int) -> Cal
 
     temperature = float(np.exp(minimize_scalar(loss, bounds=(-3.0, 3.0), method="bounded").x))
     if num_members > 1:
-        temperature *= _sharpening(left_out, num_members, temperature)
+        temperature *= sharpening(left_out, num_members, temperature)
     return Calibration(temperature=temperature)
 
 
@@ -223,7 +249,7 @@ MAX_LOG_ODDS = 8.0
 LEAST_FACTOR = 0.7
 
 
-def _sharpening(left_out: Sequence[LeftOutClasses], num_members: int, temperature: float) -> float:
+def sharpening(left_out: Sequence[LeftOutClasses], num_members: int, temperature: float) -> float:
     """By how much the temperature of an ensemble is lower than that of its members.
 
     The mean of probabilities whose log-odds scatter by V is less sure than each of them, by
@@ -249,3 +275,27 @@ def _sharpening(left_out: Sequence[LeftOutClasses], num_members: int, temperatur
     scatter = (1 - 1 / num_members) * between
     factor = (1 - scatter / total) / np.sqrt(1 + np.pi / 8 * scatter / temperature**2)
     return float(np.clip(factor, LEAST_FACTOR, 1.0))
+
+
+# What each part counts as before rows are seen, in rows.
+ROWS_BEFORE = 1.0
+NUM_ITERATIONS = 300
+
+
+def stacking_weights(
+    log_densities: Float[np.ndarray, "rows parts"], weights: Float[np.ndarray, " rows"]
+) -> Float[np.ndarray, " parts"]:
+    """The weights of a mixture of predictions that left-out rows are most probable with.
+
+    Stacking of predictive distributions (Yao et al., 2018), by expectation and maximisation, which
+    a prior keeps from weights of zero.
+    """
+    num_parts = log_densities.shape[1]
+    densities = np.exp(log_densities - log_densities.max(axis=1, keepdims=True))
+    shares = np.full(num_parts, 1 / num_parts)
+    for _ in range(NUM_ITERATIONS):
+        of_parts = densities * shares
+        of_parts *= (weights / of_parts.sum(axis=1))[:, None]
+        shares = of_parts.sum(axis=0) + ROWS_BEFORE
+        shares /= shares.sum()
+    return shares

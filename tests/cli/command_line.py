@@ -11,7 +11,18 @@ from typer.testing import CliRunner
 
 from dvip.__main__ import app
 
-QUICK = ("--layers", "1", "--max-iter", "60", "--prior-samples", "5", "--learning-rate", "0.05")
+QUICK = (
+    "--inference",
+    "vi",
+    "--layers",
+    "1",
+    "--max-iter",
+    "60",
+    "--prior-samples",
+    "5",
+    "--learning-rate",
+    "0.05",
+)
 
 
 def run(*arguments):

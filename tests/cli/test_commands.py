@@ -157,7 +157,7 @@ def test_the_test_part_does_not_leak_into_the_encoding(tmp_path):
 
 def test_models_that_python_saved_with_column_names(regression, tmp_path):
     columns = ["bp", "age"]
-    model = DVIPRegressor(n_layers=1, n_prior_samples=5, max_iter=60)
+    model = DVIPRegressor.paper(n_layers=1, n_prior_samples=5, max_iter=60)
     model.fit(regression.frame[3:][columns], regression.frame["target"][3:])
     model.save(tmp_path / "m")
     succeed("predict", tmp_path / "m", regression.test, "--out", tmp_path / "p.csv")
@@ -170,7 +170,7 @@ def test_models_that_python_saved_with_column_names(regression, tmp_path):
 
 def test_models_that_python_saved_without_column_names(tmp_path):
     iris = load_iris(as_frame=True)
-    model = DVIPClassifier(n_layers=1, n_prior_samples=5, max_iter=60)
+    model = DVIPClassifier.paper(n_layers=1, n_prior_samples=5, max_iter=60)
     model.fit(iris.data.to_numpy(), iris.target)
     model.save(tmp_path / "m")
     iris.data.assign(note="x").to_csv(tmp_path / "t.csv", index=False)

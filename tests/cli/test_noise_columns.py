@@ -89,7 +89,7 @@ def test_models_that_python_saved(tmp_path):
     frame = table()
     X, y, errors = (frame[name].to_numpy() for name in ("x", "y", "error"))
     settings = dict(n_layers=1, max_iter=60, n_prior_samples=5, learning_rate=0.05)
-    DVIPRegressor(**settings).fit(X[:, None], y, noise_std=errors).save(tmp_path / "model")
+    DVIPRegressor.paper(**settings).fit(X[:, None], y, noise_std=errors).save(tmp_path / "model")
     frame[["x", "y", "error"]].to_csv(tmp_path / "t.csv", index=False)
     judged = ("evaluate", tmp_path / "model", tmp_path / "t.csv", "--target", "y")
     assert "with --noise-column" in refuse(*judged)

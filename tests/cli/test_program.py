@@ -21,10 +21,10 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
         name: parameter.default
         for name, parameter in inspect.signature(fit_command).parameters.items()
     }
-    assert defaults["seed"] == DVIPRegressor().random_state == SIPRegressor().random_state
+    assert defaults["seed"] == DVIPRegressor.paper().random_state == SIPRegressor().random_state
     # The others are left to the estimator, and the help tells what they are.
     told = _help_of_fit()
-    dvip, sip = DVIPRegressor().get_params(), SIPRegressor().get_params()
+    dvip, sip = DVIPRegressor.paper().get_params(), SIPRegressor().get_params()
     for name in ("layers", "prior_samples", "prior", "alpha", "max_iter", "learning_rate"):
         assert defaults[name] is None
     for name in ("n_layers", "n_prior_samples"):

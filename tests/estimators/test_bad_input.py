@@ -56,7 +56,7 @@ def test_any_finite_regression(data):
     """Finite predictions, at the rows of the table and far away from them."""
     X = data.draw(tables())
     y = np.array(data.draw(columns(len(X))))
-    model = DVIPRegressor(**SETTINGS)
+    model = DVIPRegressor.paper(**SETTINGS)
     largest = np.abs(y).max()
     spread = np.std(y / largest) * largest if largest > 0 else 0.0
     if largest > 1e279 or spread > 1e139 or 1e-305 < spread < 1e-139:
@@ -83,7 +83,7 @@ def test_any_finite_classification(data):
         st.sampled_from([np.array(["a", "b"]), np.array([5, -5]), np.array([False, True])])
     )
     y = labels[data.draw(st.lists(st.integers(0, 1), min_size=len(X), max_size=len(X)))]
-    model = DVIPClassifier(**SHALLOW)
+    model = DVIPClassifier.paper(**SHALLOW)
     if len(np.unique(y)) == 1:
         with pytest.raises(ValueError, match="one class") as caught:
             model.fit(X, y)
@@ -104,12 +104,12 @@ TARGETS = GOOD[:, 0] + 1
 
 @pytest.fixture(scope="module")
 def fitted():
-    return DVIPRegressor(**SETTINGS).fit(GOOD, TARGETS)
+    return DVIPRegressor.paper(**SETTINGS).fit(GOOD, TARGETS)
 
 
 @pytest.fixture(scope="module")
 def fitted_classifier():
-    return DVIPClassifier(**SHALLOW).fit(GOOD, TARGETS > 1)
+    return DVIPClassifier.paper(**SHALLOW).fit(GOOD, TARGETS > 1)
 
 
 BAD_VALUES = [np.nan, np.inf, -np.inf, None, "text", "", "1,5", 1j, [1, 2], {}, b"\xff"]
@@ -132,10 +132,10 @@ def test_bad_values(fitted, fitted_classifier, value, row, column, where):
 
     X = spoiled(GOOD, (row, column))
     use = {
-        "X": lambda: DVIPRegressor(**SETTINGS).fit(X, TARGETS),
-        "y": lambda: DVIPRegressor(**SETTINGS).fit(GOOD, spoiled(TARGETS, row)),
+        "X": lambda: DVIPRegressor.paper(**SETTINGS).fit(X, TARGETS),
+        "y": lambda: DVIPRegressor.paper(**SETTINGS).fit(GOOD, spoiled(TARGETS, row)),
         "X of predict": lambda: fitted.predict(X),
-        "labels": lambda: DVIPClassifier(**SETTINGS).fit(GOOD, spoiled(TARGETS > 1, row)),
+        "labels": lambda: DVIPClassifier.paper(**SETTINGS).fit(GOOD, spoiled(TARGETS > 1, row)),
         "X of predict_proba": lambda: fitted_classifier.predict_proba(X),
     }[where]
     with pytest.raises((ValueError, TypeError)) as caught:
@@ -182,14 +182,14 @@ def test_bad_inputs(cls, X):
 )
 def test_bad_targets(y):
     with pytest.raises((ValueError, TypeError)) as caught:
-        DVIPRegressor(**SETTINGS).fit(GOOD, y)
+        DVIPRegressor.paper(**SETTINGS).fit(GOOD, y)
     assert len(str(caught.value)) < 1_000
 
 
 @pytest.mark.parametrize("y", [np.linspace(0, 1, 8), np.zeros((8, 2)), np.full(8, None), None])
 def test_bad_labels(y):
     with pytest.raises((ValueError, TypeError)) as caught:
-        DVIPClassifier(**SETTINGS).fit(GOOD, y)
+        DVIPClassifier.paper(**SETTINGS).fit(GOOD, y)
     assert len(str(caught.value)) < 1_000
 
 
@@ -247,7 +247,7 @@ def test_bad_weights(cls, weights):
     ).filter(any)
 )
 def test_any_finite_weights(weights):
-    model = DVIPRegressor(**SETTINGS).fit(GOOD, TARGETS, sample_weight=weights)
+    model = DVIPRegressor.paper(**SETTINGS).fit(GOOD, TARGETS, sample_weight=weights)
     mean, std = model.predict(GOOD, return_std=True)
     assert np.isfinite(mean).all()
     assert (std > 0).all()
@@ -259,7 +259,7 @@ def test_any_finite_weights(weights):
 @pytest.mark.parametrize("value", [0.0, 7.0, -1e150, 1e-150, 1e270])
 def test_constant_target_is_predicted(value):
     mean, std = (
-        DVIPRegressor(**SETTINGS).fit(GOOD, np.full(8, value)).predict(GOOD, return_std=True)
+        DVIPRegressor.paper(**SETTINGS).fit(GOOD, np.full(8, value)).predict(GOOD, return_std=True)
     )
     assert np.isfinite(std).all()
     # The deviation of a constant is taken as its size, or one, which decides how far off a short
@@ -273,13 +273,13 @@ def test_constant_columns_do_not_matter_much():
     """With columns that say nothing a long enough training still finds what does."""
     X = np.column_stack([np.full(40, 3.0), np.linspace(-1, 1, 40), np.full(40, 1e150)])
     y = 2 * X[:, 1]
-    assert DVIPRegressor(**TINY, n_layers=2).fit(X, y).score(X, y) > 0.5
+    assert DVIPRegressor.paper(**TINY, n_layers=2).fit(X, y).score(X, y) > 0.5
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e-100, 1e100, 1e150])
 def test_scale_of_inputs_is_irrelevant(fitted, scale):
     X = GOOD * scale
-    model = DVIPRegressor(**SETTINGS).fit(X, TARGETS)
+    model = DVIPRegressor.paper(**SETTINGS).fit(X, TARGETS)
     assert np.isfinite(model.predict(X)).all()
     z = model.input_scaler_.transform(X)
     np.testing.assert_allclose(z, fitted.input_scaler_.transform(GOOD), rtol=1e-9)
@@ -287,7 +287,7 @@ def test_scale_of_inputs_is_irrelevant(fitted, scale):
 
 @pytest.mark.parametrize("scale", [1e-139, 1e-100, 1e100, 1e139])
 def test_scale_of_targets_is_irrelevant(fitted, scale):
-    dist = DVIPRegressor(**SETTINGS).fit(GOOD, TARGETS * scale).predict_dist(GOOD)
+    dist = DVIPRegressor.paper(**SETTINGS).fit(GOOD, TARGETS * scale).predict_dist(GOOD)
     y = TARGETS * scale
     for number in (dist.mean, dist.std, dist.quantile(0.9), dist.crps(y)):
         assert np.isfinite(number).all()
@@ -300,14 +300,14 @@ def test_duplicate_rows_with_different_targets():
     """They cannot be told apart: the prediction is one number between the targets."""
     X = np.zeros((20, 3))
     y = np.tile([0.0, 1.0], 10)
-    mean = DVIPRegressor(**SETTINGS).fit(X, y).predict(X)
+    mean = DVIPRegressor.paper(**SETTINGS).fit(X, y).predict(X)
     assert len(np.unique(mean)) == 1
 
 
 @pytest.mark.parametrize("options", [SHALLOW, SETTINGS], ids=["one layer", "two layers"])
 def test_thousands_of_columns(options):
     X = np.random.default_rng(1).normal(size=(9, 2_000))
-    model = DVIPRegressor(**options).fit(X, X[:, 0])
+    model = DVIPRegressor.paper(**options).fit(X, X[:, 0])
     assert np.isfinite(model.predict(X)).all()
     with pytest.raises(ValueError, match="2000 features") as caught:
         model.predict(X[:, :1_999])

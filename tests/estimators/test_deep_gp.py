@@ -18,7 +18,7 @@ MODELS = {
     "sparse gp": lambda: DeepGPRegressor(**TINY_DEEP_GP, n_layers=1),
     "deep gp": lambda: DeepGPRegressor(**DEEP),
     "deep gp, α": lambda: DeepGPRegressor(**DEEP, alpha=0.5),
-    "inducing points": lambda: DVIPRegressor(**INDUCING),
+    "inducing points": lambda: DVIPRegressor.paper(**INDUCING),
 }
 
 
@@ -54,7 +54,9 @@ def test_layers_are_sparse_gps():
 
 
 @pytest.mark.parametrize(
-    "classifier", [DeepGPClassifier(**DEEP), DVIPClassifier(**INDUCING)], ids=["deep gp", "vip"]
+    "classifier",
+    [DeepGPClassifier(**DEEP), DVIPClassifier.paper(**INDUCING)],
+    ids=["deep gp", "vip"],
 )
 def test_classifiers_learn(classifier):
     labels = np.array(["low", "middle", "high"])[np.digitize(Y, np.quantile(Y, [0.3, 0.6]))]

@@ -117,9 +117,9 @@ def test_resumed_members_are_bit_equal(regressor, tmp_path, monkeypatch):
         patch.setattr(CheckpointFolder, "write", write)
         patch.setattr(members_module.os, "cpu_count", lambda: 1)
         with pytest.raises(OverflowError):
-            DVIPRegressor(**ENSEMBLE).fit(X, Y, **options)
+            DVIPRegressor.paper(**ENSEMBLE).fit(X, Y, **options)
     assert sorted(path.name for path in tmp_path.glob("member-*")) == ["member-1", "member-2"]
-    resumed = DVIPRegressor(**ENSEMBLE).fit(X, Y, **options, resume=True)
+    resumed = DVIPRegressor.paper(**ENSEMBLE).fit(X, Y, **options, resume=True)
     np.testing.assert_array_equal(resumed.predict(NEW), regressor.predict(NEW))
     np.testing.assert_array_equal(resumed.validation_scores_, regressor.validation_scores_)
     assert resumed.calibration_ == regressor.calibration_
@@ -136,7 +136,7 @@ def test_a_signal_stops_all_members(tmp_path, monkeypatch):
 
     monkeypatch.setattr(members_module.os, "cpu_count", lambda: 2)
     monkeypatch.setattr(CheckpointFolder, "write", write)
-    model = DVIPRegressor(**{**ENSEMBLE, "max_iter": 30_000})
+    model = DVIPRegressor.paper(**{**ENSEMBLE, "max_iter": 30_000})
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y, checkpoint_dir=tmp_path, checkpoint_every=50)
     assert not hasattr(model, "model_")
@@ -151,7 +151,7 @@ def test_a_member_that_fails_ends_the_training(monkeypatch):
             raise MemoryError("no more")
         return original(model, data, settings, *others, **options)
 
-    model = DVIPRegressor(**ENSEMBLE)
+    model = DVIPRegressor.paper(**ENSEMBLE)
     model._start_training()
     seed = model.seed_  # of the first member
     monkeypatch.setattr(members_module, "train", train)
@@ -167,20 +167,20 @@ def test_members_on_all_rows():
 
 
 def test_batch_by_batch():
-    model = DVIPRegressor(**{**ENSEMBLE, "calibrate": False})
+    model = DVIPRegressor.paper(**{**ENSEMBLE, "calibrate": False})
     for part in np.array_split(np.arange(80), 4):
         model.partial_fit(X[part], Y[part])
     assert len(model.model_.members) == 3
     assert model.n_samples_seen_ == 80
     assert np.isfinite(model.predict(NEW)).all()
     with pytest.raises(ValueError, match="partial_fit"):
-        DVIPRegressor(**ENSEMBLE).partial_fit(X, Y)
+        DVIPRegressor.paper(**ENSEMBLE).partial_fit(X, Y)
 
 
 def test_streamed(monkeypatch):
     """Pages of neighbouring rows are what a member leaves out."""
     monkeypatch.setattr(streamed_rows, "PAGE_BYTES", 64)
-    model = DVIPRegressor(**ENSEMBLE).fit(ArraySource(X, Y))
+    model = DVIPRegressor.paper(**ENSEMBLE).fit(ArraySource(X, Y))
     assert model.calibration_.scale > 0
     assert np.isfinite(model.predict(NEW)).all()
 

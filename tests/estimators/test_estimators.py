@@ -33,27 +33,27 @@ DEEP = {**TINY, "n_layers": 2}
 
 @pytest.fixture(scope="module")
 def shallow():
-    return DVIPRegressor(**SHALLOW).fit(X, Y)
+    return DVIPRegressor.paper(**SHALLOW).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
 def deep():
-    return DVIPRegressor(**DEEP).fit(X, Y)
+    return DVIPRegressor.paper(**DEEP).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
 def several_targets():
-    return DVIPRegressor(**DEEP).fit(X, Y2)
+    return DVIPRegressor.paper(**DEEP).fit(X, Y2)
 
 
 @pytest.fixture(scope="module")
 def binary():
-    return DVIPClassifier(**SHALLOW).fit(X, Y > 100)
+    return DVIPClassifier.paper(**SHALLOW).fit(X, Y > 100)
 
 
 @pytest.fixture(scope="module")
 def multiclass():
-    return DVIPClassifier(**DEEP).fit(X, LABELS)
+    return DVIPClassifier.paper(**DEEP).fit(X, LABELS)
 
 
 def same_model(first, second):
@@ -86,18 +86,20 @@ def test_classifiers_learn(binary, multiclass):
 
 
 def test_pipeline_grid_search_and_cross_validation():
-    pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), DVIPRegressor(**SHALLOW))
+    pipeline = make_pipeline(
+        PolynomialFeatures(1, include_bias=False), DVIPRegressor.paper(**SHALLOW)
+    )
     search = GridSearchCV(pipeline, {"dvipregressor__learning_rate": [1e-4, 0.05]}, cv=2)
     search.fit(X, Y)
     assert search.best_params_ == {"dvipregressor__learning_rate": 0.05}
     assert search.predict(X[:3]).shape == (3,)
-    scores = cross_val_score(DVIPClassifier(**SHALLOW), X, Y > 100, cv=2)
+    scores = cross_val_score(DVIPClassifier.paper(**SHALLOW), X, Y > 100, cv=2)
     assert (scores > 0.6).all()
 
 
 def test_data_frames(shallow):
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = DVIPRegressor(**SHALLOW).fit(frame, pd.Series(Y))
+    model = DVIPRegressor.paper(**SHALLOW).fit(frame, pd.Series(Y))
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     assert same_model(model, shallow)
     assert np.array_equal(model.predict(frame), shallow.predict(X))
@@ -123,7 +125,7 @@ def test_data_frames(shallow):
 )
 def test_labels_of_any_type(binary, labels):
     """The same model as with booleans, up to the names of the classes."""
-    model = DVIPClassifier(**SHALLOW).fit(X, labels[(Y > 100).astype(int)])
+    model = DVIPClassifier.paper(**SHALLOW).fit(X, labels[(Y > 100).astype(int)])
     assert model.classes_.dtype == labels.dtype
     assert np.array_equal(model.classes_, labels)
     assert np.array_equal(model.predict_proba(X), binary.predict_proba(X))
@@ -133,14 +135,14 @@ def test_labels_of_any_type(binary, labels):
 def test_labels_of_pandas(binary):
     names = pd.Series(np.where(Y > 100, "yes", "no"))
     for labels in (names, names.astype("category"), names.astype("string"), list(names)):
-        model = DVIPClassifier(**SHALLOW).fit(X, labels)
+        model = DVIPClassifier.paper(**SHALLOW).fit(X, labels)
         assert list(model.classes_) == ["no", "yes"]
         assert np.array_equal(model.predict_proba(X), binary.predict_proba(X))
 
 
 def test_column_of_targets(shallow):
     """A column is one target; predictions have its shape."""
-    model = DVIPRegressor(**SHALLOW).fit(X, Y[:, None])
+    model = DVIPRegressor.paper(**SHALLOW).fit(X, Y[:, None])
     assert model.predict(X).shape == (len(X), 1)
     assert np.array_equal(model.predict(X)[:, 0], shallow.predict(X))
 
@@ -164,13 +166,13 @@ def test_clone_and_refit(shallow):
 
 
 def test_not_fitted():
-    model = DVIPRegressor()
+    model = DVIPRegressor.paper()
     for use in (
         lambda: model.predict(X),
         lambda: model.predict_dist(X),
         lambda: model.sample_functions(1),
         lambda: model.save("nowhere"),
-        lambda: DVIPClassifier().predict_proba(X),
+        lambda: DVIPClassifier.paper().predict_proba(X),
     ):
         with pytest.raises(NotFittedError):
             use()
@@ -184,13 +186,13 @@ def test_numbers_of_numpy(shallow):
         if isinstance(value, int | float)
     }
     options = {**SHALLOW, **numbers, "n_training_samples": np.int64(1), "alpha": np.float64(0)}
-    model = DVIPRegressor(**options, fresh_noise=np.bool_(False), random_state=np.int64(0))
+    model = DVIPRegressor.paper(**options, fresh_noise=np.bool_(False), random_state=np.int64(0))
     assert same_model(model.fit(X, Y), shallow)
 
 
 def test_seeds():
     first, same, other = (
-        DVIPRegressor(**SHALLOW, random_state=seed).fit(X, Y)
+        DVIPRegressor.paper(**SHALLOW, random_state=seed).fit(X, Y)
         for seed in (1, np.random.RandomState(1), 2)
     )
     assert same_model(first, same)
@@ -205,12 +207,12 @@ def test_weights_count_rows():
     weights = np.ones(len(X))
     weights[:10], weights[10:15] = 2, 0
     rows = np.r_[0:10, 0:10, 15 : len(X)]
-    weighted = DVIPRegressor(**SHALLOW).fit(X, Y, sample_weight=weights)
-    repeated = DVIPRegressor(**SHALLOW).fit(X[rows], Y[rows])
+    weighted = DVIPRegressor.paper(**SHALLOW).fit(X, Y, sample_weight=weights)
+    repeated = DVIPRegressor.paper(**SHALLOW).fit(X[rows], Y[rows])
     assert same_model(weighted, repeated)
     codes = Y > 100
-    weighted = DVIPClassifier(**SHALLOW).fit(X, codes, sample_weight=weights)
-    repeated = DVIPClassifier(**SHALLOW).fit(X[rows], codes[rows])
+    weighted = DVIPClassifier.paper(**SHALLOW).fit(X, codes, sample_weight=weights)
+    repeated = DVIPClassifier.paper(**SHALLOW).fit(X[rows], codes[rows])
     assert same_model(weighted, repeated)
 
 
@@ -218,14 +220,14 @@ def test_weights_draw_the_fit():
     """Two tables that contradict each other: the heavier one wins."""
     both, contradiction = np.r_[X, X], np.r_[Y, 200 - Y]
     weights = np.repeat([1.0, 1e-3], len(X))
-    model = DVIPRegressor(**SHALLOW).fit(both, contradiction, sample_weight=weights)
+    model = DVIPRegressor.paper(**SHALLOW).fit(both, contradiction, sample_weight=weights)
     assert model.score(X, Y) > 0.5
     model.fit(both, contradiction, sample_weight=weights[::-1])
     assert model.score(X, 200 - Y) > 0.5
 
 
 def test_class_without_weight_is_unknown():
-    model = DVIPClassifier(**SHALLOW).fit(X, LABELS, sample_weight=(LABELS != "middle") * 1.0)
+    model = DVIPClassifier.paper(**SHALLOW).fit(X, LABELS, sample_weight=(LABELS != "middle") * 1.0)
     assert list(model.classes_) == ["high", "low"]
 
 
@@ -288,7 +290,7 @@ OPTIONS = {
 @pytest.mark.parametrize(("options", "expected"), OPTIONS.values(), ids=OPTIONS.keys())
 def test_options(deep, shallow, options, expected):
     """Each option has its effect on the network and the fit, and the model still learns."""
-    model = DVIPRegressor(**{**TINY, **options}).fit(X, Y)
+    model = DVIPRegressor.paper(**{**TINY, **options}).fit(X, Y)
     assert expected(model.model_.network)
     assert model.score(X, Y) > 0.2
     mean, std = model.predict(X, return_std=True)
@@ -299,17 +301,17 @@ def test_options(deep, shallow, options, expected):
 
 
 def test_likelihoods(binary):
-    named = DVIPClassifier(**SHALLOW, likelihood="probit").fit(X, Y > 100)
-    own = DVIPClassifier(**SHALLOW, likelihood=Probit()).fit(X, Y > 100)
+    named = DVIPClassifier.paper(**SHALLOW, likelihood="probit").fit(X, Y > 100)
+    own = DVIPClassifier.paper(**SHALLOW, likelihood=Probit()).fit(X, Y > 100)
     assert same_model(named, binary)
     assert same_model(own, binary)
-    robust = DVIPClassifier(**SHALLOW, likelihood=RobustMax(error=0.05)).fit(X, Y > 100)
+    robust = DVIPClassifier.paper(**SHALLOW, likelihood=RobustMax(error=0.05)).fit(X, Y > 100)
     probabilities = robust.predict_proba(X)
     # Never surer than the errors it reckons with.
     assert probabilities.min() > 0.05 - 1e-6
     assert robust.score(X, Y > 100) > 0.75
     with pytest.raises(ValueError, match=r"two classes.*robustmax"):
-        DVIPClassifier(**SHALLOW, likelihood="probit").fit(X, LABELS)
+        DVIPClassifier.paper(**SHALLOW, likelihood="probit").fit(X, LABELS)
 
 
 BAD_PARAMETERS = [
@@ -353,14 +355,14 @@ BAD_PARAMETERS = [
 @pytest.mark.parametrize(("name", "value"), BAD_PARAMETERS)
 def test_bad_parameters(name, value):
     with pytest.raises(ValueError, match=f"{name}|seed") as caught:
-        DVIPRegressor(**{**DEEP, name: value}).fit(X, Y)
+        DVIPRegressor.paper(**{**DEEP, name: value}).fit(X, Y)
     assert len(str(caught.value)) < 250
 
 
 @pytest.mark.parametrize("value", ["logit", 3, None, Probit])
 def test_bad_likelihoods(value):
     with pytest.raises(ValueError, match="likelihood="):
-        DVIPClassifier(**SHALLOW, likelihood=value).fit(X, Y > 100)
+        DVIPClassifier.paper(**SHALLOW, likelihood=value).fit(X, Y > 100)
 
 
 # Predictions.

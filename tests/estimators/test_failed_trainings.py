@@ -96,7 +96,7 @@ def test_a_training_that_fails_changes_nothing(cls, targets, tmp_path, monkeypat
 
 
 def test_a_training_that_diverges_keeps_its_model_and_scales():
-    model = DVIPRegressor(**SHALLOW).fit(X, Y)
+    model = DVIPRegressor.paper(**SHALLOW).fit(X, Y)
     with pytest.raises(TrainingDiverged):
         model.set_params(learning_rate=1e6).fit(100 * X, Y)
     np.testing.assert_allclose(model.input_scaler_.mean, 100 * X.mean(axis=0))

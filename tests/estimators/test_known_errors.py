@@ -28,14 +28,14 @@ ERRORS = np.where(np.arange(ROWS) % 2, 0.5, 10.0)
 Y = 100 + 10 * np.sin(2 * X[:, 0]) + ERRORS * RANDOM.normal(size=ROWS)
 SETTINGS = {**TINY, "n_layers": 1, "batch_size": 32}
 KINDS = {
-    "dvip": lambda **more: DVIPRegressor(n_layers=1, **{**TINY, **more}),
+    "dvip": lambda **more: DVIPRegressor.paper(n_layers=1, **{**TINY, **more}),
     "deep-gp": lambda **more: DeepGPRegressor(n_layers=1, **{**TINY_DEEP_GP, **more}),
     "sip": lambda **more: SIPRegressor(**{**TINY_SIP, **more}),
 }
 
 
 def regressor(**more):
-    return DVIPRegressor(**{**SETTINGS, **more})
+    return DVIPRegressor.paper(**{**SETTINGS, **more})
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +307,7 @@ def test_errors_where_they_have_no_use():
         with pytest.raises(ValueError, match=r"NoErrors cannot use known errors.*gaussian"):
             likelihood.fit(*arguments, **errors)
     labels = np.where(Y > 100, "high", "low")
-    classifier = DVIPClassifier(**SETTINGS)
+    classifier = DVIPClassifier.paper(**SETTINGS)
     with pytest.raises(ValueError, match="noise_std is for regressions"):
         classifier.fit(X, labels, noise_std=ERRORS)
     with pytest.raises(ValueError, match="Labels have no error"):

@@ -38,7 +38,7 @@ def assert_flat(job, times):
 
 def test_a_day_of_partial_fit():
     random = np.random.default_rng(0)
-    model = DVIPRegressor(n_layers=1, **TINY)
+    model = DVIPRegressor.paper(n_layers=1, **TINY)
 
     def job():
         inputs = random.normal(size=(int(random.integers(16, 200)), 2))

@@ -27,7 +27,9 @@ def peak_bytes(function, *arguments):
 
 def test_predictions_keep_no_components():
     inputs, targets = regression_data(40)
-    model = DVIPRegressor(n_layers=2, **TINY | {"max_iter": 50, "n_predictive_samples": 1_000})
+    model = DVIPRegressor.paper(
+        n_layers=2, **TINY | {"max_iter": 50, "n_predictive_samples": 1_000}
+    )
     model.fit(inputs, np.stack([targets, targets], axis=1))
     rows = np.tile(inputs, (15, 1))
     model.predict(rows[:3])  # compiles

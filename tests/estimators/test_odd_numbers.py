@@ -18,7 +18,7 @@ Y = X[:, 0] + NOISE
 
 def relative_error(inputs, targets, weights=None, new=None, expected=None):
     """Of the mean, in deviations of what is expected."""
-    model = DVIPRegressor(**SETTINGS).fit(inputs, targets, weights)
+    model = DVIPRegressor.paper(**SETTINGS).fit(inputs, targets, weights)
     expected = targets if expected is None else expected
     errors = model.predict(inputs if new is None else new) - expected
     return np.sqrt(np.mean(np.square(errors))) / np.std(expected)
@@ -63,20 +63,20 @@ def test_weights_that_count_for_nothing():
 )
 def test_lost_digits_are_told(inputs, targets, what):
     with pytest.warns(UserWarning, match=f"The values of {what} differ by hardly more than round"):
-        DVIPRegressor(**SETTINGS).fit(inputs, targets)
+        DVIPRegressor.paper(**SETTINGS).fit(inputs, targets)
 
 
 def test_a_row_that_decides_a_scale_is_told():
     outlier = np.eye(100)[0] * 1e6
     with pytest.warns(UserWarning, match="One value of 'column 1' is so large"):
-        DVIPRegressor(**SETTINGS).fit(X + outlier[:, None] * [0, 1], Y)
+        DVIPRegressor.paper(**SETTINGS).fit(X + outlier[:, None] * [0, 1], Y)
     with pytest.warns(UserWarning, match="One value of y is so large"):
-        DVIPRegressor(**SETTINGS).fit(X, Y + outlier)
+        DVIPRegressor.paper(**SETTINGS).fit(X, Y + outlier)
 
 
 def test_a_constant_column_that_changes_is_told():
     constant = np.column_stack([X, np.full(100, 7.0)])
-    model = DVIPRegressor(**SETTINGS).fit(constant, Y)
+    model = DVIPRegressor.paper(**SETTINGS).fit(constant, Y)
     with pytest.warns(ExtrapolationWarning, match="100 of 100 rows .* 'column 2'"):
         model.predict(np.add(constant, [0, 0, 2]))
 
@@ -101,7 +101,7 @@ def test_one_category_is_left_out():
     ids=["masked", "dates", "names", "empty", "sparse columns", "sparse", "complex"],
 )
 def test_inputs_that_stand_for_something_else(inputs, message):
-    for fit in (DVIPRegressor(**SETTINGS).fit, DVIPClassifier(**SETTINGS).fit):
+    for fit in (DVIPRegressor.paper(**SETTINGS).fit, DVIPClassifier.paper(**SETTINGS).fit):
         with pytest.raises((ValueError, TypeError), match=message):
             fit(inputs, (Y > 0).astype(int))
 
@@ -119,11 +119,11 @@ def test_inputs_that_stand_for_something_else(inputs, message):
 )
 def test_targets_that_stand_for_something_else(targets, message):
     with pytest.raises(ValueError, match=message):
-        DVIPRegressor(**SETTINGS).fit(X, targets)
+        DVIPRegressor.paper(**SETTINGS).fit(X, targets)
 
 
 def test_mistakes_after_the_fit():
-    model = DVIPRegressor(**SETTINGS).fit(X, Y)
+    model = DVIPRegressor.paper(**SETTINGS).fit(X, Y)
     with pytest.raises(ValueError, match=r"shape \(100, 2\), that of the first call was \('rows'"):
         model.partial_fit(X, np.column_stack([Y, Y]))
     for n in (-1, "a", 1.5, None):
@@ -132,15 +132,15 @@ def test_mistakes_after_the_fit():
     with pytest.raises(ValueError, match="precision='float16' must be one of"):
         model.set_params(precision="float16").predict(X)
     with pytest.raises(ValueError, match="fresh_noise='yes' must be True or False"):
-        DVIPRegressor(fresh_noise="yes").fit(X, Y)
-    classifier = DVIPClassifier(**SETTINGS)
+        DVIPRegressor.paper(fresh_noise="yes").fit(X, Y)
+    classifier = DVIPClassifier.paper(**SETTINGS)
     for classes, message in (([0, 1, None], "no label in row 3"), ([0, "a"], "several types")):
         with pytest.raises(ValueError, match=f"classes has .*{message}"):
             classifier.partial_fit(X, Y > 0, classes=classes)
 
 
 def test_the_range_grows_with_the_rows_of_further_calls():
-    model = DVIPRegressor(**SETTINGS).partial_fit(X, Y).partial_fit(10 * X, Y)
+    model = DVIPRegressor.paper(**SETTINGS).partial_fit(X, Y).partial_fit(10 * X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(10 * X)

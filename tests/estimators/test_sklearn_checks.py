@@ -13,7 +13,7 @@ QUICK_SIP = dict(
 )
 
 
-@parametrize_with_checks([DVIPRegressor(**QUICK), DVIPClassifier(**QUICK)])
+@parametrize_with_checks([DVIPRegressor.paper(**QUICK), DVIPClassifier.paper(**QUICK)])
 def test_sklearn_check(estimator, check):
     check(estimator)
 

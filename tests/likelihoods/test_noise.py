@@ -169,7 +169,7 @@ def test_models_of_several_targets(name, tmp_path):
     targets = COUNTS + (name == "log-normal")
     weights = np.arange(len(INPUTS)) % 2
     num_layers = 2 if name == "heteroscedastic-student-t" else 1
-    model = DVIPRegressor(n_layers=num_layers, **options)
+    model = DVIPRegressor.paper(n_layers=num_layers, **options)
     model.fit(INPUTS, targets, sample_weight=weights)
     whole = model.predict_dist(INPUTS[:9])
     assert whole.mean.shape == (9, 2)
@@ -198,7 +198,7 @@ def test_the_noise_has_functions_of_its_own():
     assert np.array_equal(functions[2], functions[3])
     assert not np.allclose(functions[0], functions[2])
     for likelihood, groups in (("heteroscedastic", PerGroup), ("gaussian", type(TINY["prior"]))):
-        model = DVIPRegressor(n_layers=2, likelihood=likelihood, **TINY)
+        model = DVIPRegressor.paper(n_layers=2, likelihood=likelihood, **TINY)
         model.input_shape_ = (2,)
         assert isinstance(model._process_of(1, 4), groups)
         assert not isinstance(model._process_of(0, 4), PerGroup)
@@ -218,7 +218,7 @@ def test_impossible_targets(name, value, message):
     targets = np.ones(60)
     targets[3] = value
     with pytest.raises(ValueError, match=message):
-        DVIPRegressor(likelihood=name, **TINY).fit(INPUTS, targets)
+        DVIPRegressor.paper(likelihood=name, **TINY).fit(INPUTS, targets)
 
 
 def test_the_link_of_counts():
@@ -226,14 +226,14 @@ def test_the_link_of_counts():
     offset, scale = Poisson().scales(np.array([50.0, 2.0, 0.0]), np.array([40.0, 1.0, 1.0]))
     np.testing.assert_allclose(offset, np.log([50.0, 2.0, 0.01]))
     np.testing.assert_allclose(scale, [np.sqrt(np.log1p((1600 - 50) / 2500)), 0.3, 2.0])
-    model = DVIPRegressor(n_layers=1, likelihood="poisson", **TINY | {"max_iter": 20})
+    model = DVIPRegressor.paper(n_layers=1, likelihood="poisson", **TINY | {"max_iter": 20})
     model.fit(INPUTS, COUNTS[:, 0])
     np.testing.assert_allclose(model.target_scaler_.mean, np.log(COUNTS[:, 0].mean()))
 
 
 def test_positive_predictions():
     targets = np.exp(INPUTS[:, 0])
-    model = DVIPRegressor(n_layers=1, likelihood=LogNormal(), **TINY | {"max_iter": 20})
+    model = DVIPRegressor.paper(n_layers=1, likelihood=LogNormal(), **TINY | {"max_iter": 20})
     distribution = model.fit(INPUTS, targets).predict_dist(INPUTS)
     assert (distribution.quantile(1e-6) > 0).all()
 
@@ -241,6 +241,6 @@ def test_positive_predictions():
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial"])
 def test_counts_are_learned_with_the_elbo(name):
     """Its gradients at the start, where rates are far off, do not spoil what follows."""
-    model = DVIPRegressor(n_layers=1, likelihood=name, **TINY | {"max_iter": 300})
+    model = DVIPRegressor.paper(n_layers=1, likelihood=name, **TINY | {"max_iter": 300})
     mean = model.fit(INPUTS, COUNTS[:, 0]).predict(INPUTS)
     assert np.mean(np.abs(mean - np.exp(1 + 0.5 * INPUTS[:, 0]))) < 1.2

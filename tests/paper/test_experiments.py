@@ -47,7 +47,7 @@ def test_a_result_says_what_was_done(toy_results):
     assert result["error"] is None
 
     split = load_split("toy", 1)
-    model = DVIPRegressor(n_layers=1, max_iter=STEPS, random_state=1).fit(
+    model = DVIPRegressor.paper(n_layers=1, max_iter=STEPS, random_state=1).fit(
         split.inputs, split.targets
     )
     expected = regression_metrics(model.predict_dist(split.test_inputs), split.test_targets)
@@ -86,7 +86,7 @@ def test_curves_of_one_input(toy_results):
 
 def test_prior_draws_have_the_moments_of_the_learned_prior():
     split = load_split("toy", 0)
-    model = DVIPRegressor(n_layers=1, max_iter=STEPS).fit(split.inputs, split.targets)
+    model = DVIPRegressor.paper(n_layers=1, max_iter=STEPS).fit(split.inputs, split.targets)
     X = np.array([[-1.0], [2.0]])
     draws = with_prior(model).sample_functions(4_000, random_state=0)(X)
     layer = model.model_.network.stages[0].layer

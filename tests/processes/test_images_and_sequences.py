@@ -161,12 +161,14 @@ SETTINGS: dict[str, Any] = dict(
 
 @pytest.fixture(scope="module")
 def of_images():
-    return DVIPClassifier(**SETTINGS, prior="conv").fit(IMAGES, LABELS)
+    return DVIPClassifier.paper(**SETTINGS, prior="conv").fit(IMAGES, LABELS)
 
 
 @pytest.fixture(scope="module")
 def of_sequences():
-    return DVIPRegressor(**SETTINGS, prior="recurrent", learning_rate=0.05).fit(SEQUENCES, NEXT)
+    return DVIPRegressor.paper(**SETTINGS, prior="recurrent", learning_rate=0.05).fit(
+        SEQUENCES, NEXT
+    )
 
 
 def stages(fitted, **options):
@@ -197,7 +199,7 @@ def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
     probabilities = of_images.predict_proba(IMAGES)
     for images in (IMAGES.reshape(200, 64), IMAGES[..., None], IMAGES.tolist()):
         assert np.array_equal(of_images.predict_proba(images), probabilities)
-        same = DVIPClassifier(**SETTINGS, prior="conv").fit(images, LABELS)
+        same = DVIPClassifier.paper(**SETTINGS, prior="conv").fit(images, LABELS)
         assert np.array_equal(same.predict_proba(IMAGES), probabilities)
     functions = of_images.sample_functions(2, random_state=0)
     assert np.array_equal(functions(IMAGES), functions(IMAGES.reshape(200, 64)))
@@ -206,17 +208,17 @@ def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
     mean = of_sequences.predict(SEQUENCES)
     assert np.array_equal(of_sequences.predict(flat), mean)
     told = {**SETTINGS, "prior": Recurrent(sequence_shape=(4, 2)), "learning_rate": 0.05}
-    assert np.array_equal(DVIPRegressor(**told).fit(flat, NEXT).predict(SEQUENCES), mean)
+    assert np.array_equal(DVIPRegressor.paper(**told).fit(flat, NEXT).predict(SEQUENCES), mean)
 
 
 def test_scikit_learns_tools_take_images():
-    scores = cross_val_score(DVIPClassifier(**SETTINGS, prior="conv"), IMAGES, LABELS, cv=2)
+    scores = cross_val_score(DVIPClassifier.paper(**SETTINGS, prior="conv"), IMAGES, LABELS, cv=2)
     assert (scores > 0.7).all()
 
 
 def test_loaded_models_predict_bit_equally(of_images, of_sequences, tmp_path):
     own = Convolutional(filters=(2,), activation="cos", image_shape=(8, 8, 1))
-    with_options = DVIPClassifier(**SETTINGS, prior=own).fit(IMAGES.reshape(200, 64), LABELS)
+    with_options = DVIPClassifier.paper(**SETTINGS, prior=own).fit(IMAGES.reshape(200, 64), LABELS)
     for model, X in ((of_images, IMAGES), (of_sequences, SEQUENCES), (with_options, IMAGES)):
         model.save(tmp_path / "model")
         loaded = load(tmp_path / "model")
@@ -288,7 +290,7 @@ BAD_FITS = [
 @pytest.mark.parametrize(("prior", "X", "message"), BAD_FITS, ids=lambda value: str(value)[:20])
 def test_bad_shapes(prior, X, message):
     with pytest.raises(ValueError, match=message) as caught:
-        DVIPClassifier(**SETTINGS, prior=prior).fit(X, LABELS)
+        DVIPClassifier.paper(**SETTINGS, prior=prior).fit(X, LABELS)
     assert len(str(caught.value)) < 1_000
 
 
@@ -303,6 +305,6 @@ def test_bad_shapes_at_prediction(of_images, of_sequences):
             of_images.predict(X)
     with pytest.raises(ValueError, match=r"\(5, 2\), expected \(4, 2\)"):
         of_sequences.predict(np.zeros((3, 5, 2)))
-    table = DVIPRegressor(**{**SETTINGS, "max_iter": 1}).fit(SEQUENCES.reshape(60, 8), NEXT)
+    table = DVIPRegressor.paper(**{**SETTINGS, "max_iter": 1}).fit(SEQUENCES.reshape(60, 8), NEXT)
     with pytest.raises(ValueError, match='prior="recurrent"'):
         table.predict(SEQUENCES)

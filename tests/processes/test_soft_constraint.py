@@ -79,7 +79,7 @@ def test_strength_shrinks_the_deviations():
 
     def size_after_training(strength):
         prior = BayesianNeuralNetwork(HIDDEN, strength=strength)
-        model = DVIPRegressor(n_layers=1, prior=prior, n_prior_samples=6, max_iter=200)
+        model = DVIPRegressor.paper(n_layers=1, prior=prior, n_prior_samples=6, max_iter=200)
         process = model.fit(X, y).model_.network.stages[0].layer.process
         return np.mean([np.abs(kind).mean() for kind in deviations(process)])
 
@@ -89,7 +89,7 @@ def test_strength_shrinks_the_deviations():
 
 
 def test_clones_keep_the_strength():
-    model = DVIPRegressor(prior=BayesianNeuralNetwork(strength=5))
+    model = DVIPRegressor.paper(prior=BayesianNeuralNetwork(strength=5))
     assert clone(model).prior.strength == 5
 
 

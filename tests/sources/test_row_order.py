@@ -149,12 +149,12 @@ class Failing(ArrayData):
 def test_training_ends_with_the_error_and_without_a_thread(monkeypatch):
     monkeypatch.setattr("dvip.estimators.base.ArrayData", Failing)
     with pytest.raises(OSError, match="the disk is gone"):
-        DVIPRegressor(**{**SETTINGS, "max_iter": 1000}).fit(*arrays())
+        DVIPRegressor.paper(**{**SETTINGS, "max_iter": 1000}).fit(*arrays())
     assert not readers()
 
 
 def test_no_thread_outlives_a_training_that_diverged():
-    model = DVIPRegressor(**{**SETTINGS, "max_iter": 1000, "learning_rate": 1e6})
+    model = DVIPRegressor.paper(**{**SETTINGS, "max_iter": 1000, "learning_rate": 1e6})
     with pytest.raises(TrainingDiverged):
         model.fit(*arrays())
     assert not readers()

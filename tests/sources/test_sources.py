@@ -100,12 +100,12 @@ def test_a_bad_number_is_reported_with_file_and_row(tmp_path, monkeypatch, value
     frame[:300].to_parquet(tmp_path / "parts" / "a.parquet")
     frame[300:].reset_index(drop=True).to_parquet(tmp_path / "parts" / "b.parquet")
     with pytest.raises(ValueError, match=r"'x2' .* row 22 of b.parquet"):
-        DVIPRegressor(**SETTINGS).fit(open_source(tmp_path / "parts", target="y"))
+        DVIPRegressor.paper(**SETTINGS).fit(open_source(tmp_path / "parts", target="y"))
     np.save(tmp_path / "X.npy", frame[NAMES])
     np.save(tmp_path / "y.npy", frame["y"])
     source = open_source(tmp_path / "X.npy", target=tmp_path / "y.npy")
     with pytest.raises(ValueError, match=r"Input 3 is (nan|inf) in row 322 of X.npy"):
-        DVIPRegressor(**SETTINGS).fit(source)
+        DVIPRegressor.paper(**SETTINGS).fit(source)
     assert not kept(tmp_path / "cache")
 
 
@@ -115,25 +115,25 @@ def test_what_is_no_number_is_reported_with_file_and_row(tmp_path, monkeypatch):
     frame.loc[100, "x0"] = "abc"
     frame.to_csv(tmp_path / "t.csv", index=False)
     with pytest.raises(ValueError, match=r"'x0' should hold numbers, but row 101 of t.csv"):
-        DVIPRegressor(**SETTINGS).fit(open_source(tmp_path / "t.csv", target="y"))
+        DVIPRegressor.paper(**SETTINGS).fit(open_source(tmp_path / "t.csv", target="y"))
     table().astype({"y": object}).assign(y=lambda t: t["y"].where(t.index != 7)).to_csv(
         tmp_path / "t.csv", index=False
     )
     with pytest.raises(ValueError, match=r"'y' has a gap in row 8 of t.csv"):
-        DVIPRegressor(**SETTINGS).fit(open_source(tmp_path / "t.csv", target="y"))
+        DVIPRegressor.paper(**SETTINGS).fit(open_source(tmp_path / "t.csv", target="y"))
     table().astype({"y": object}).assign(y=lambda t: t["y"].where(t.index != 70, "no")).to_csv(
         tmp_path / "t.csv", index=False
     )
     with pytest.raises(ValueError, match=r"target of row 71 of t.csv is no number: 'no'"):
-        DVIPRegressor(**SETTINGS).fit(open_source(tmp_path / "t.csv", target="y"))
+        DVIPRegressor.paper(**SETTINGS).fit(open_source(tmp_path / "t.csv", target="y"))
 
 
 def test_mistakes_with_sources(files, tmp_path):
     source = sources(files)["t.parquet"]
     with pytest.raises(ValueError, match="leave out y"):
-        DVIPRegressor(**SETTINGS).fit(source, files.frame["y"])
+        DVIPRegressor.paper(**SETTINGS).fit(source, files.frame["y"])
     with pytest.raises(ValueError, match="requires y to be passed"):
-        DVIPRegressor(**SETTINGS).fit(files.frame[NAMES])
+        DVIPRegressor.paper(**SETTINGS).fit(files.frame[NAMES])
     with pytest.raises(ValueError, match="no column 'z'"):
         open_source(files.folder / "t.csv", target="z")
     with pytest.raises(ValueError, match="no file"):
@@ -141,21 +141,23 @@ def test_mistakes_with_sources(files, tmp_path):
     with pytest.raises(ValueError, match="500 rows, but y has 499"):
         ArraySource(files.frame[NAMES].to_numpy(), np.zeros(499))
     with pytest.raises(ValueError, match="no rows"):
-        DVIPRegressor(**SETTINGS).fit(ArraySource(np.zeros((0, 2)), np.zeros(0)))
+        DVIPRegressor.paper(**SETTINGS).fit(ArraySource(np.zeros((0, 2)), np.zeros(0)))
     with pytest.raises(ValueError, match="expected <= 2"):
-        DVIPRegressor(**SETTINGS).fit(ArraySource(np.zeros((5, 2, 2)), np.zeros(5)))
+        DVIPRegressor.paper(**SETTINGS).fit(ArraySource(np.zeros((5, 2, 2)), np.zeros(5)))
     with pytest.raises(ValueError, match=r"row 2 .* -1"):
-        DVIPRegressor(**SETTINGS).fit(ArraySource(np.eye(3), np.arange(3), np.array([1, -1, 1])))
+        DVIPRegressor.paper(**SETTINGS).fit(
+            ArraySource(np.eye(3), np.arange(3), np.array([1, -1, 1]))
+        )
     with pytest.raises(ValueError, match="one class only"):
-        DVIPClassifier(**SETTINGS).fit(ArraySource(np.eye(3), np.ones(3, int)))
+        DVIPClassifier.paper(**SETTINGS).fit(ArraySource(np.eye(3), np.ones(3, int)))
     with pytest.raises(ValueError, match=r"Unknown label type: row 1 has 0\.5"):
-        DVIPClassifier(**SETTINGS).fit(ArraySource(np.eye(3), np.array([0.5, 1, 2])))
+        DVIPClassifier.paper(**SETTINGS).fit(ArraySource(np.eye(3), np.array([0.5, 1, 2])))
     times = np.array(["2020-01-01", "2021-01-01", "2022-01-01"], dtype="datetime64[ns]")
     with pytest.raises(ValueError, match="cannot be times"):
-        DVIPClassifier(**SETTINGS).fit(ArraySource(np.eye(3), times))
+        DVIPClassifier.paper(**SETTINGS).fit(ArraySource(np.eye(3), times))
     blocks = [Block(np.eye(2), np.array(["a", "b"])), Block(np.eye(2), np.array([1, 2]))]
     with pytest.raises(ValueError, match="several types"):
-        DVIPClassifier(**SETTINGS).fit(Own(blocks))
+        DVIPClassifier.paper(**SETTINGS).fit(Own(blocks))
 
 
 @pytest.mark.parametrize(

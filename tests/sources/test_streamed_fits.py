@@ -27,7 +27,7 @@ from dvip.sources import LabelTargets, StreamedRows, cached_rows
 @pytest.fixture(scope="module")
 def in_memory(files):
     settings = {**SETTINGS, "max_iter": 800}
-    return settings, DVIPRegressor(**settings).fit(files.frame[NAMES], files.frame["y"])
+    return settings, DVIPRegressor.paper(**settings).fit(files.frame[NAMES], files.frame["y"])
 
 
 def rmse(model, frame):
@@ -36,7 +36,7 @@ def rmse(model, frame):
 
 def test_a_streamed_fit_is_as_good_as_one_in_memory(files, in_memory, tmp_path):
     settings, whole = in_memory
-    streamed = DVIPRegressor(**settings).fit(sources(files)["parts"])
+    streamed = DVIPRegressor.paper(**settings).fit(sources(files)["parts"])
     test = table(seed=1)
     assert rmse(whole, test) < 0.75 * test["y"].std()
     assert rmse(streamed, test) == pytest.approx(rmse(whole, test), rel=0.1)
@@ -51,7 +51,7 @@ def test_the_same_rows_give_the_same_model(files, row_cache):
     """As they are read, from the cache, and from a cache made anew, bit for bit."""
     predictions = []
     for _ in range(3):
-        model = DVIPRegressor(**SETTINGS).fit(sources(files)["t.parquet"])
+        model = DVIPRegressor.paper(**SETTINGS).fit(sources(files)["t.parquet"])
         predictions.append(model.predict_dist(files.frame[NAMES]).means)
         if len(predictions) == 2:
             shutil.rmtree(row_cache)
@@ -63,7 +63,7 @@ def test_weights_count(files):
     """A weight of zero for half of the rows is the scale of the other half."""
     frame = files.frame.assign(w=lambda t: (t.index % 2).astype(float))
     weighted = ArraySource(frame[NAMES].to_numpy(), frame["y"].to_numpy(), frame["w"].to_numpy())
-    model = DVIPRegressor(**SETTINGS).fit(weighted)
+    model = DVIPRegressor.paper(**SETTINGS).fit(weighted)
     half = Standardiser.fit(frame[NAMES][1::2].to_numpy(), np.ones(ROWS // 2))
     np.testing.assert_allclose(model.input_scaler_.mean, half.mean, rtol=1e-12)
     np.testing.assert_allclose(model.input_scaler_.scale, half.scale, rtol=1e-6)
@@ -98,7 +98,7 @@ def test_a_model_starts_from_a_sample_of_the_rows(monkeypatch):
     monkeypatch.setattr(
         DVIPRegressor, "_train_on", lambda self, data, inputs, _: samples.append(inputs)
     )
-    DVIPRegressor(**SETTINGS).fit(ArraySource(X, X[:, 0]))
+    DVIPRegressor.paper(**SETTINGS).fit(ArraySource(X, X[:, 0]))
     (sample,) = samples
     assert sample.shape == (5_000, 6)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -111,7 +111,7 @@ def test_a_streamed_fit_goes_on_where_it_was_stopped(files, tmp_path, monkeypatc
     settings = {**SETTINGS, "max_iter": 600}
     kept = {"checkpoint_dir": tmp_path / "checkpoints", "checkpoint_every": 200}
     source = sources(files)["t.parquet"]
-    undisturbed = DVIPRegressor(**settings).fit(source)
+    undisturbed = DVIPRegressor.paper(**settings).fit(source)
     batches = StreamedRows.batches
 
     def stopping(self, seed, step, *others):
@@ -122,21 +122,21 @@ def test_a_streamed_fit_goes_on_where_it_was_stopped(files, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(StreamedRows, "batches", stopping)
         with pytest.raises(KeyboardInterrupt):
-            DVIPRegressor(**settings).fit(source, **kept)
+            DVIPRegressor.paper(**settings).fit(source, **kept)
     shutil.rmtree(tmp_path / "cache")
-    resumed = DVIPRegressor(**settings).fit(source, **kept, resume=True)
+    resumed = DVIPRegressor.paper(**settings).fit(source, **kept, resume=True)
     assert np.array_equal(resumed.bound_history_, undisturbed.bound_history_)
     frame = files.frame[NAMES]
     assert np.array_equal(resumed.predict(frame), undisturbed.predict(frame))
     with pytest.raises(CheckpointError, match="data"):
-        DVIPRegressor(**settings).fit(sources(files)["npy"], **kept, resume=True)
+        DVIPRegressor.paper(**settings).fit(sources(files)["npy"], **kept, resume=True)
 
 
 def test_batches_of_the_user_train_a_regressor():
     random = np.random.default_rng(0)
     X = random.normal(size=(2000, INPUTS))
     y = np.sin(2 * X[:, 0]) + 0.1 * random.normal(size=2000)
-    model = DVIPRegressor(**{**SETTINGS, "learning_rate": 0.02})
+    model = DVIPRegressor.paper(**{**SETTINGS, "learning_rate": 0.02})
     for epoch in range(4):
         for start in range(0, 2000, 250 + epoch):  # sizes that differ
             model.partial_fit(X[start : start + 250 + epoch], y[start : start + 250 + epoch])
@@ -155,7 +155,7 @@ def test_rows_that_fill_up_a_batch_do_not_count():
     """Ten rows in batches of 16 make the steps of ten rows in batches of ten."""
     X, y = arrays()
     filled, exact = (
-        DVIPRegressor(**{**SETTINGS, "batch_size": size, "precision": "float64"})
+        DVIPRegressor.paper(**{**SETTINGS, "batch_size": size, "precision": "float64"})
         for size in (16, 10)
     )
     for start in range(0, 40, 10):
@@ -169,7 +169,7 @@ def test_rows_that_fill_up_a_batch_do_not_count():
 def test_batches_of_the_user_train_a_classifier():
     X = np.random.default_rng(0).normal(size=(600, INPUTS))
     y = np.where(X[:, 0] > 0, "yes", "no")
-    model = DVIPClassifier(**SETTINGS)
+    model = DVIPClassifier.paper(**SETTINGS)
     with pytest.raises(ValueError, match="classes must be passed"):
         model.partial_fit(X, y)
     model.partial_fit(X[y == "yes"], y[y == "yes"], classes=["yes", "no"])
@@ -182,7 +182,7 @@ def test_batches_of_the_user_train_a_classifier():
 
 def test_partial_fit_goes_on_after_fit_and_after_divergence():
     X, y = arrays()
-    model = DVIPRegressor(**SETTINGS).fit(X, y)
+    model = DVIPRegressor.paper(**SETTINGS).fit(X, y)
     rows, steps, scaler = model.n_samples_seen_, model.n_iter_, model.input_scaler_
     model.partial_fit(X, y)
     assert model.n_samples_seen_ == rows + len(X)
@@ -200,7 +200,7 @@ from dvip import DVIPRegressor, open_source
 from pathlib import Path
 import re
 
-model = DVIPRegressor(n_layers=2, max_iter=2000, n_predictive_samples=10)
+model = DVIPRegressor.paper(n_layers=2, max_iter=2000, n_predictive_samples=10)
 model.fit(open_source(sys.argv[1], target="y"))
 status = Path("/proc/self/status").read_text()
 print(int(re.search(r"VmHWM:\\s+(\\d+)", status)[1]) / 1024)

@@ -196,9 +196,9 @@ def test_other_files_in_the_folder_stay(folder):
 
 def test_arguments(folder):
     with pytest.raises(ValueError, match="need the folder"):
-        DVIPRegressor(**LONG).fit(X, Y, resume=True)
+        DVIPRegressor.paper(**LONG).fit(X, Y, resume=True)
     with pytest.raises(ValueError, match="need the folder"):
-        DVIPRegressor(**LONG).fit(X, Y, checkpoint_every=100)
+        DVIPRegressor.paper(**LONG).fit(X, Y, checkpoint_every=100)
     for wrong in (0, -3):
         with pytest.raises(ValueError, match="checkpoint_every"):
             fit(folder, fit={"checkpoint_every": wrong})

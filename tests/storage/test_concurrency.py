@@ -25,7 +25,7 @@ SECONDS = 120
 def models():
     """Two models that are told apart by the arrays of either."""
     options = {**TINY, "n_layers": 1, "max_iter": 50}
-    return [DVIPRegressor(**options, random_state=seed).fit(X, Y) for seed in (0, 1)]
+    return [DVIPRegressor.paper(**options, random_state=seed).fit(X, Y) for seed in (0, 1)]
 
 
 def assert_whole(loaded, models):
@@ -167,20 +167,20 @@ def test_two_trainings_with_one_checkpoint_folder(tmp_path):
             with pytest.raises(
                 CheckpointError, match=r"in use by another training.*wait"
             ) as caught:
-                DVIPRegressor(**LONG).fit(X, Y, checkpoint_dir=folder, resume=resume)
+                DVIPRegressor.paper(**LONG).fit(X, Y, checkpoint_dir=folder, resume=resume)
             assert "\n" not in str(caught.value)
             with pytest.raises(CheckpointError, match="in use"):
                 check_usable(folder, resume=resume)
     assert steps_of(folder) == []
-    DVIPRegressor(**LONG).fit(X, Y, checkpoint_dir=folder)
+    DVIPRegressor.paper(**LONG).fit(X, Y, checkpoint_dir=folder)
     assert steps_of(folder) == [300]
 
 
 def test_a_training_that_failed_frees_its_folder(tmp_path):
-    failed = DVIPRegressor(**LONG)
+    failed = DVIPRegressor.paper(**LONG)
     with pytest.raises(ValueError, match="sample_weight") as caught:
         failed.fit(X, Y, np.full(len(X), 1e300), checkpoint_dir=tmp_path)
-    DVIPRegressor(**LONG).fit(X, Y, checkpoint_dir=tmp_path)
+    DVIPRegressor.paper(**LONG).fit(X, Y, checkpoint_dir=tmp_path)
     assert caught.value.__traceback__ is not None  # what it refers to was there all the time
 
 

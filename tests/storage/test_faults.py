@@ -205,7 +205,7 @@ def watched():
 
 def trained(**options):
     # The program that the command line compiled as well.
-    estimator = DVIPRegressor(n_layers=1, n_prior_samples=5, max_iter=1_000)
+    estimator = DVIPRegressor.paper(n_layers=1, n_prior_samples=5, max_iter=1_000)
     return estimator.fit(X, Y, **options)
 
 

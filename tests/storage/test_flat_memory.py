@@ -37,11 +37,13 @@ def one_of_each(folder, number):
     """Fits of other seeds, rates and numbers of rows, which share their programs; a load."""
     options = {**OPTIONS, "random_state": number, "learning_rate": 0.01 + 1e-5 * number}
     rows = slice(0, 16 + number % 14)
-    model = DVIPRegressor(**options).fit(X[rows], Y[rows], checkpoint_dir=folder / str(number))
+    model = DVIPRegressor.paper(**options).fit(
+        X[rows], Y[rows], checkpoint_dir=folder / str(number)
+    )
     model.save(folder / "model")
     load(folder / "model").predict(X[rows])
     if number % 10 == 0:
-        DVIPRegressor(**options).fit(ArraySource(X, Y))
+        DVIPRegressor.paper(**options).fit(ArraySource(X, Y))
         model.partial_fit(X, Y)
 
 
@@ -76,5 +78,5 @@ def test_files_are_closed(tmp_path):
         with pytest.raises(ValueError, match="model"):
             load(path)
     with pytest.raises(ValueError, match="sample_weight"):
-        DVIPRegressor(**OPTIONS).fit(X, Y, np.full(30, 1e300), checkpoint_dir=tmp_path / "c")
+        DVIPRegressor.paper(**OPTIONS).fit(X, Y, np.full(30, 1e300), checkpoint_dir=tmp_path / "c")
     assert num_open_files() == before

@@ -52,9 +52,9 @@ def saved(tmp_path_factory):
     """A regressor of two layers, a classifier with text labels, and one of a table with gaps."""
     folder = tmp_path_factory.mktemp("saved")
     labels = np.array(["low", "mid", "high"])[np.digitize(Y, [90, 110])]
-    DVIPRegressor(n_layers=2, **OPTIONS).fit(X, Y).save(folder / "regressor")
-    DVIPClassifier(n_layers=1, **OPTIONS).fit(X, labels).save(folder / "classifier")
-    DVIPRegressor(n_layers=1, **OPTIONS).fit(TABLE, Y).save(folder / "table")
+    DVIPRegressor.paper(n_layers=2, **OPTIONS).fit(X, Y).save(folder / "regressor")
+    DVIPClassifier.paper(n_layers=1, **OPTIONS).fit(X, labels).save(folder / "classifier")
+    DVIPRegressor.paper(n_layers=1, **OPTIONS).fit(TABLE, Y).save(folder / "table")
     return [(path, *unsealed(path)) for path in sorted(folder.iterdir())]
 
 
@@ -295,7 +295,7 @@ def finished(tmp_path_factory):
 
 
 def train(folder, **options):
-    estimator = DVIPRegressor(n_layers=1, **OPTIONS)
+    estimator = DVIPRegressor.paper(n_layers=1, **OPTIONS)
     return estimator.fit(X, Y, checkpoint_dir=folder, **options)
 
 

@@ -78,7 +78,7 @@ def test_saved_again_it_is_of_this_version(name, tmp_path):
 
 def fit(folder):
     prior = BayesianNeuralNetwork(hidden=(3,))
-    estimator = DVIPRegressor(
+    estimator = DVIPRegressor.paper(
         n_layers=1,
         prior=prior,
         n_prior_samples=4,

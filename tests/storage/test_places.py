@@ -21,7 +21,7 @@ X, Y = regression_data()
 
 @pytest.fixture(scope="module")
 def model():
-    return DVIPRegressor(**TINY, n_layers=1).fit(X, Y)
+    return DVIPRegressor.paper(**TINY, n_layers=1).fit(X, Y)
 
 
 @pytest.fixture

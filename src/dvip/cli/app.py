@@ -122,8 +122,17 @@ def fit(
             "implicit process."
         ),
     ] = DEFAULT_MODEL,
+    inference: Annotated[
+        str | None,
+        typer.Option(
+            help="Of dvip. auto, the default: candidates are tried on rows that they leave out, "
+            "and mixed. vi: one model as the options say, by default the paper's. exact: a "
+            "Gaussian process in closed form."
+        ),
+    ] = None,
     layers: Annotated[
-        int | None, typer.Option(min=1, help="Layers; 3 by default, 1 for sip.")
+        int | None,
+        typer.Option(min=1, help="Layers; 1 for sip by default, 3 where nothing is chosen."),
     ] = None,
     prior: Annotated[
         str | None,
@@ -238,6 +247,7 @@ def fit(
     from dvip.cli.long_runs import Checkpointing, Distributing
 
     parameters = {
+        "inference": inference,
         "n_layers": layers,
         "prior": prior,
         "likelihood": likelihood,

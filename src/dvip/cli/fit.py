@@ -222,13 +222,21 @@ def _error_of(name: str, parameters: Mapping[str, Any]) -> ValueError | None:
     return None
 
 
+def _described(estimator: Any) -> str:
+    """What is to be trained."""
+    inference = getattr(estimator, "inference", "vi")
+    if inference != "vi":
+        return "candidates" if inference == "auto" else "a Gaussian process"
+    layers = counted(estimator._num_layers, "layer")
+    members = estimator.n_members
+    return layers if members is None else f"{counted(members, 'model')} of {layers}"
+
+
 def train_model(
     estimator: Any, *fit_to: Any, num_rows: int, checkpointing: Checkpointing = NO_CHECKPOINTS
 ) -> Any:
     """Fits an estimator and tells how long it took."""
-    layers = counted(estimator.n_layers, "layer")
-    models = "" if estimator.n_members is None else f"{counted(estimator.n_members, 'model')} of "
-    typer.echo(f"Training {models}{layers} on {counted(num_rows, 'row')}.")
+    typer.echo(f"Training {_described(estimator)} on {counted(num_rows, 'row')}.")
     started = time.monotonic()
     try:
         with checkpointing.stopping():
@@ -239,7 +247,8 @@ def train_model(
             "--learning-rate, or look for extreme values in the table."
         ) from stopped
     seconds = time.monotonic() - started
-    typer.echo(f"Trained {counted(estimator.n_iter_, 'step')} in {seconds:.1f} s.")
+    steps = f" {counted(estimator.n_iter_, 'step')}" if estimator.n_iter_ else ""
+    typer.echo(f"Trained{steps} in {seconds:.1f} s.")
     calibration = getattr(estimator, "calibration_", None)
     if calibration is not None:
         regression = estimator.task == "regression"

@@ -195,8 +195,9 @@ def _predictions(
         "std": distribution.std,
         **{quantile_name(p): distribution.quantile(p) for p in quantiles},
     }
+    far = {} if distribution.distance is None else {"distance": distribution.distance}
     if distribution.mean.ndim == 1:
-        return pd.DataFrame(columns)
+        return pd.DataFrame({**columns, **far})
     num_targets = distribution.mean.shape[1]
     targets = getattr(model, "target_names_", [f"y{index + 1}" for index in range(num_targets)])
     return pd.DataFrame(
@@ -205,6 +206,7 @@ def _predictions(
             for index, target in enumerate(targets)
             for name, values in columns.items()
         }
+        | far
     )
 
 

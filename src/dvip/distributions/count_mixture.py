@@ -68,7 +68,9 @@ class CountMixture(Predictive):
     def _rows(self, rows: slice) -> "CountMixture":
         return self._with(lambda array: array[rows])
 
-    def _joined(self, parts: Sequence["CountMixture"]) -> "CountMixture":
+    def _joined(
+        self, parts: Sequence["CountMixture"], weights: Sequence[float] | None
+    ) -> "CountMixture":
         concentrations = [
             np.broadcast_to(part.concentration, part.shape)
             for part in parts
@@ -77,7 +79,7 @@ class CountMixture(Predictive):
         return CountMixture(
             np.concatenate([part.rates for part in parts], axis=-1),
             np.concatenate(concentrations, axis=-1) if concentrations else None,
-            concatenated_weights(parts),
+            concatenated_weights(parts, weights),
         )
 
     def _component_log_density(self, y: Components) -> Components:

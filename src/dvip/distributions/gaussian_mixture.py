@@ -1,7 +1,7 @@
 """Mixtures of Gaussians, whose CRPS is in closed form."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -90,7 +90,9 @@ class GaussianMixture(Predictive):
             noise = np.broadcast_to(noise, self.means.shape)[rows]
         return GaussianMixture(self.means[rows], self.function_variances[rows], noise, self.weights)
 
-    def _joined(self, parts: Sequence["GaussianMixture"]) -> "GaussianMixture":
+    def _joined(
+        self, parts: Sequence["GaussianMixture"], weights: Sequence[float] | None
+    ) -> "GaussianMixture":
         noises = [part._noise for part in parts]
         if all(noise.shape[-1] == 1 and np.array_equal(noise, noises[0]) for noise in noises):
             noise = np.asarray(self.noise_variance)  # the same for all components
@@ -109,7 +111,7 @@ class GaussianMixture(Predictive):
             np.concatenate([getattr(part, name) for part in parts], axis=-1)
             for name in ("means", "function_variances")
         )
-        return GaussianMixture(means, variances, noise, concatenated_weights(parts))
+        return GaussianMixture(means, variances, noise, concatenated_weights(parts, weights))
 
     def rescaled(
         self, scale: float, tail_weight: float = 0.0, tail_scale: float = 1.0
@@ -131,6 +133,10 @@ class GaussianMixture(Predictive):
             np.concatenate([np.broadcast_to(rescaled._noise, self.shape), tail], axis=-1),
             np.append((1 - tail_weight) * weights, tail_weight),
         )
+
+    def widened(self, std: Rows) -> "GaussianMixture":
+        """With a further Gaussian uncertainty of the function, of this standard deviation."""
+        return replace(self, function_variances=self.function_variances + np.square(std)[..., None])
 
     def _component_log_density(self, y: Components) -> Components:
         stds = self._stds

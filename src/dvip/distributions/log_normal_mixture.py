@@ -58,8 +58,10 @@ class LogNormalMixture(Predictive):
     def _rows(self, rows: slice) -> "LogNormalMixture":
         return LogNormalMixture(self.logs._rows(rows))
 
-    def _joined(self, parts: Sequence["LogNormalMixture"]) -> "LogNormalMixture":
-        return LogNormalMixture(self.logs._joined([part.logs for part in parts]))
+    def _joined(
+        self, parts: Sequence["LogNormalMixture"], weights: Sequence[float] | None
+    ) -> "LogNormalMixture":
+        return LogNormalMixture(self.logs._joined([part.logs for part in parts], weights))
 
     def on_its_scale(self, y: Any) -> tuple[GaussianMixture, np.ndarray]:
         """That of log y."""
@@ -70,6 +72,10 @@ class LogNormalMixture(Predictive):
     ) -> "LogNormalMixture":
         """The same with the distribution of log y rescaled."""
         return LogNormalMixture(self.logs.rescaled(scale, tail_weight, tail_scale))
+
+    def widened(self, std: np.ndarray) -> "LogNormalMixture":
+        """With a further Gaussian uncertainty of log y, of this standard deviation."""
+        return LogNormalMixture(self.logs.widened(std))
 
     def _component_log_density(self, y: Components) -> Components:
         logs = _log(y)

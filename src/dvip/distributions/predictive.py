@@ -5,6 +5,7 @@ Equation 9 of the paper with the noise of the data added, on the scale of the us
 
 import abc
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -40,6 +41,9 @@ class Predictive(abc.ABC):
 
     # Probabilities of the components; none if they are equal.
     weights: Float[np.ndarray, " components"] | None = None
+    # How far each row is from the training rows, where the model knows it: 1 is as far as these are
+    # from each other.
+    distance: Float[np.ndarray, " rows"] | None = None
 
     @property
     @abc.abstractmethod
@@ -81,25 +85,52 @@ class Predictive(abc.ABC):
         """The distribution of some of the rows."""
 
     @staticmethod
-    def mixture(parts: Sequence["Predictive"]) -> "Predictive":
+    def mixture(
+        parts: Sequence["Predictive"], weights: Sequence[float] | None = None
+    ) -> "Predictive":
         """One distribution of the predictions of several models for the same rows.
 
         Parameters
         ----------
         parts : sequence of Predictive
-            Of one family. Each counts the same, however many components it has.
+            Of one family. Each counts the same, however many components it has, unless there are
+            weights.
+        weights : sequence of float, optional
+            The probability of each of them.
 
         Returns
         -------
         Predictive
             With the components of all of them.
         """
-        return parts[0]._joined(parts) if len(parts) > 1 else parts[0]
+        return parts[0]._joined(parts, weights) if len(parts) > 1 else parts[0]
 
-    def _joined(self, parts: Sequence[Any]) -> Self:
+    def _joined(self, parts: Sequence[Any], weights: Sequence[float] | None) -> Self:
         """The mixture of several distributions of this family, of which this is the first."""
-        del parts
+        del parts, weights
         raise NotImplementedError(f"{type(self).__name__} has no _joined, to mix several models.")
+
+    def at_distance(self, distance: Float[np.ndarray, " rows"]) -> Self:
+        """The same distribution, with the distance of each row from the training rows."""
+        noted = copy(self)
+        object.__setattr__(noted, "distance", distance)
+        return noted
+
+    def widened(self, std: Float[np.ndarray, "rows *targets"]) -> Self:
+        """The distribution with a further Gaussian uncertainty of the function.
+
+        Parameters
+        ----------
+        std : array of the shape of `mean`
+            Its standard deviation; of a `LogNormalMixture`, that of log y.
+
+        Returns
+        -------
+        Predictive
+            A family that cannot be widened stays as it is.
+        """
+        del std
+        return self
 
     # Whether `rescaled` is possible.
     can_be_rescaled: ClassVar[bool] = False
@@ -376,13 +407,16 @@ def _increasing_root(
     return root
 
 
-def concatenated_weights(parts: Sequence[Predictive]) -> Float[np.ndarray, " components"] | None:
-    """The weights of the components of all of them, each part as probable as another."""
+def concatenated_weights(
+    parts: Sequence[Predictive], weights: Sequence[float] | None
+) -> Float[np.ndarray, " components"] | None:
+    """The weights of the components of all of them; by default parts are equally probable."""
     numbers = {part.shape[-1] for part in parts}
-    if len(numbers) == 1 and all(part.weights is None for part in parts):
+    if weights is None and len(numbers) == 1 and all(part.weights is None for part in parts):
         return None
+    shares = np.full(len(parts), 1 / len(parts)) if weights is None else np.asarray(weights)
     each = [
         np.full(part.shape[-1], 1 / part.shape[-1]) if part.weights is None else part.weights
         for part in parts
     ]
-    return np.concatenate(each) / len(parts)
+    return np.concatenate([share * own for share, own in zip(shares, each, strict=True)])

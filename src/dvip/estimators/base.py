@@ -35,6 +35,7 @@ from dvip.training import (
     Data,
     Optimiser,
     TrainingDiverged,
+    TrainingResult,
     TrainingSettings,
     is_first_process,
     progress_bar,
@@ -44,6 +45,8 @@ from dvip.training import (
 )
 
 __all__ = ["DeepEstimator"]
+
+MAX_SEED = np.iinfo(np.int32).max
 
 # Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
 SAMPLES_FOR_ALPHA = 10
@@ -298,13 +301,13 @@ class DeepEstimator(EnsembleBuilder):
     def _settings(self, max_iter: int) -> TrainingSettings:
         num_samples = self.n_training_samples
         if num_samples is None:
-            num_samples = SAMPLES_FOR_ALPHA if self.alpha > 0 and self.n_layers > 1 else 1
+            num_samples = SAMPLES_FOR_ALPHA if self._alpha > 0 and self._num_layers > 1 else 1
         # Numbers of NumPy, as a grid search gives, would be traced like arrays.
         return TrainingSettings(
             max_iter=max_iter,
             batch_size=int(self.batch_size),
             learning_rate=float(self.learning_rate),
-            alpha=float(self.alpha),
+            alpha=float(self._alpha),
             num_samples=int(num_samples),
             seed=self.seed_,
             kl_warm_up=self._kl_warm_up,
@@ -321,13 +324,27 @@ class DeepEstimator(EnsembleBuilder):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        settings = self._settings(max_iter)
         self.n_samples_seen_ = data.num_rows
         self._optimiser = None
         shown = self.verbose and is_first_process()
-        num_steps = max_iter * self._num_members
-        with precision(self.precision), progress_bar(num_steps, shown=shown) as report:
-            members = self._members(data, inputs, settings, checkpoints)
+        with progress_bar(max_iter * self._num_members, shown=shown) as report:
+            results = self._train_members(data, inputs, checkpoints, max_iter, report)
+        self._warn_if_too_short(results, max_iter)
+        self.__dict__.pop("calibration_", None)
+        if self._calibrates:
+            self.calibration_ = self._fitted_calibration(data)
+
+    def _train_members(
+        self,
+        data: Data,
+        inputs: np.ndarray,
+        checkpoints: CheckpointFolder | None,
+        max_iter: int,
+        report: Callable[[int, float], None],
+    ) -> list[TrainingResult]:
+        """Trains the model, or all members of an ensemble, and keeps them."""
+        with precision(self.precision):
+            members = self._members(data, inputs, self._settings(max_iter), checkpoints)
             left = seconds_left(self.max_seconds, self._started)
             try:
                 results = train_members(members, self.precision, report, left)
@@ -336,10 +353,7 @@ class DeepEstimator(EnsembleBuilder):
                     self._keep([stopped.result])
                 raise
         self._keep(results)
-        self._warn_if_too_short(results, max_iter)
-        self.__dict__.pop("calibration_", None)
-        if self.calibrate:
-            self.calibration_ = self._fitted_calibration(data)
+        return results
 
     def _partial_fit(
         self, X: Any, y: Any, sample_weight: Any, classes: Any = None, noise_std: Any = None
@@ -401,11 +415,18 @@ class DeepEstimator(EnsembleBuilder):
         self._keep(results)
         self.n_iter_ = num_steps
 
-    def _draw_latent(self, n: int, random_state: Any) -> Callable[[Any], np.ndarray]:
-        """n functions of the last layer's units: f(X) has shape (n, rows, units)."""
+    def _draw(self, n: int, random_state: Any) -> Callable[[np.ndarray], np.ndarray]:
+        """n functions of scaled inputs: (n, rows, outputs)."""
         check_is_fitted(self)
         check_count("n", n)
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return self._draw_values(n, int(check_random_state(random_state).randint(MAX_SEED)))
+
+    @abc.abstractmethod
+    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        """What a draw gives to users, of the trained model."""
+
+    def _draw_latent(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        """n functions of the last layer's units: (n, rows, units) for scaled inputs."""
         models = members_of(self.model_)
         # Members take turns.
         counts = [len(range(index, n, len(models))) for index in range(len(models))]
@@ -416,8 +437,7 @@ class DeepEstimator(EnsembleBuilder):
                 if count
             ]
 
-        def functions(X: Any) -> np.ndarray:
-            inputs = self._scaled(X)
+        def functions(inputs: np.ndarray) -> np.ndarray:
             values = [np.moveaxis(draw(inputs), 1, 2) for draw in draws]
             if len(values) == 1:
                 return values[0]

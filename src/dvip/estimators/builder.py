@@ -25,10 +25,11 @@ class ModelBuilder(InputReader):
     # Of every estimator: what it is for, as its likelihood says.
     task: ClassVar[str]
 
-    # Parameters of every estimator; `__init__` is the subclass's own.
-    n_layers: int
+    # Parameters of every estimator; `__init__` is the subclass's own. Some may be None: then they
+    # are chosen, or have the paper's values.
+    n_layers: int | None
     n_units: int | Sequence[int] | None
-    alpha: float
+    alpha: float | None
     input_propagation: bool | Sequence[bool]
     likelihood: str | Likelihood
     max_iter: int | None
@@ -38,6 +39,9 @@ class ModelBuilder(InputReader):
     n_predictive_samples: int
     random_state: Any
     verbose: bool
+
+    # The paper's values of what was not given.
+    _paper: ClassVar[Mapping[str, Any]] = {"n_layers": 3, "alpha": 0.0}
 
     # Positive whole numbers among the parameters; a subclass adds its own.
     _counts: ClassVar[tuple[str, ...]] = ("n_layers", "batch_size", "n_predictive_samples")
@@ -52,6 +56,19 @@ class ModelBuilder(InputReader):
         """Keeps what `__init__` was given, its `locals()`, as scikit-learn wants it: unchanged."""
         for name in self._get_param_names():
             setattr(self, name, given[name])
+
+    def _value(self, name: str) -> Any:
+        """A parameter, or the paper's value of one that was not given."""
+        given = getattr(self, name)
+        return self._paper[name] if given is None else given
+
+    @property
+    def _num_layers(self) -> int:
+        return self._value("n_layers")
+
+    @property
+    def _alpha(self) -> float:
+        return self._value("alpha")
 
     @abc.abstractmethod
     def _make_layer(
@@ -73,17 +90,18 @@ class ModelBuilder(InputReader):
 
     def _q_scale(self, index: int) -> float:
         """Where a layer's posterior scale starts. The last layer starts at its prior."""
-        return 1.0 if index == self.n_layers - 1 else self._inner_q_scale
+        return 1.0 if index == self._num_layers - 1 else self._inner_q_scale
 
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
         for name in self._counts:
-            check_count(name, getattr(self, name))
+            if not (name in self._paper and getattr(self, name) is None):
+                check_count(name, getattr(self, name))
         for name in ("max_iter", "n_training_samples"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        if not (isinstance(self.alpha, numbers.Real) and 0 <= self.alpha <= 1):
-            raise ValueError(f"alpha={self.alpha!r} must lie between 0 (the ELBO) and 1.")
+        if not (isinstance(self._alpha, numbers.Real) and 0 <= self._alpha <= 1):
+            raise ValueError(f"alpha={self._alpha!r} must lie between 0 (the ELBO) and 1.")
         rate = self.learning_rate
         if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate={rate!r} must be a positive number.")
@@ -126,22 +144,22 @@ class ModelBuilder(InputReader):
 
     def _inner_widths(self, num_inputs: int) -> tuple[int, ...]:
         if self.n_units is None:
-            return default_widths(num_inputs, int(self.n_layers), 1)[:-1]
-        widths = one_each(self.n_units, self.n_layers - 1)
-        if len(widths) != self.n_layers - 1 or not all(map(_is_count, widths)):
+            return default_widths(num_inputs, int(self._num_layers), 1)[:-1]
+        widths = one_each(self.n_units, self._num_layers - 1)
+        if len(widths) != self._num_layers - 1 or not all(map(_is_count, widths)):
             raise ValueError(
                 f"n_units={self.n_units!r}: give one positive width, or a width for each of the "
-                f"{self.n_layers - 1} inner layers."
+                f"{self._num_layers - 1} inner layers."
             )
         return tuple(map(int, widths))
 
     def _propagate_inputs(self) -> tuple[bool, ...]:
-        flags = one_each(self.input_propagation, self.n_layers - 1)
+        flags = one_each(self.input_propagation, self._num_layers - 1)
         are_flags = all(isinstance(flag, bool | np.bool_) for flag in flags)
-        if len(flags) != self.n_layers - 1 or not are_flags:
+        if len(flags) != self._num_layers - 1 or not are_flags:
             raise ValueError(
                 f"input_propagation={self.input_propagation!r}: give True, False, or one of them "
-                f"for each of the {self.n_layers - 1} inner layers."
+                f"for each of the {self._num_layers - 1} inner layers."
             )
         return (*flags, False)
 

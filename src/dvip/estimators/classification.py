@@ -140,8 +140,13 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         >>> model.predict_proba(X[:2]).shape
         (2, 3)
         """
-        inputs = self._scaled(X)
-        probabilities = self._predicted(inputs, members_of(self.model_))
+        return self._probabilities(self._scaled(X))
+
+    def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
+        """What is predicted for scaled inputs, calibrated."""
+        return self._calibrated(self._predicted(inputs, members_of(self.model_), num_samples))
+
+    def _calibrated(self, probabilities: np.ndarray) -> np.ndarray:
         if hasattr(self, "calibration_"):
             return tempered(probabilities, self.calibration_.temperature)
         return probabilities
@@ -165,6 +170,10 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         return best_log_likelihood(probabilities, rows.targets[:, 0].astype(int), rows.weights)
 
     def _fitted_calibration(self, data: Data) -> Calibration:
+        return fit_temperature(self._left_outs(data), len(members_of(self.model_)))
+
+    def _left_outs(self, data: Data) -> list[LeftOutClasses]:
+        """Left-out rows with what was predicted for them, stretch by stretch."""
         models, left_out = members_of(self.model_), []
         for without, rows in self._left_out_rows(data):
             judged = [models[index] for index in without]
@@ -178,7 +187,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
                     [self._predicted(rows.inputs, [model]) for model in others],
                 )
             )
-        return fit_temperature(left_out, len(models))
+        return left_out
 
     def _strata(self, data: Data) -> np.ndarray | None:
         """Classes, where they are in memory."""
@@ -220,7 +229,11 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
             f(X) -> (n, rows, units). Two classes have one unit, whose sign decides; several have
             one unit a class, of which the largest decides.
         """
-        return self._draw_latent(n, random_state)
+        draws = self._draw(n, random_state)
+        return lambda X: draws(self._scaled(X))
+
+    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        return self._draw_latent(n, seed)
 
 
 def _check_labels(y: Any, name: str = "y") -> None:

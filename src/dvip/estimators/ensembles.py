@@ -49,7 +49,7 @@ class EnsembleBuilder(ModelBuilder):
 
     # A kind of model that does not take them has these.
     n_members: int | None = None
-    calibrate: bool = False
+    calibrate: bool | None = False
     max_seconds: float | None = None
     validation_fraction: float | None = None
 
@@ -63,7 +63,7 @@ class EnsembleBuilder(ModelBuilder):
         super().check_parameters()
         if self.n_members is not None:
             check_count("n_members", self.n_members)
-        if not isinstance(self.calibrate, bool | np.bool_):
+        if not isinstance(self.calibrate, bool | np.bool_ | None):
             raise ValueError(f"calibrate={self.calibrate!r} must be True or False.")
         fraction, seconds = self.validation_fraction, self.max_seconds
         if fraction is not None and not (isinstance(fraction, numbers.Real) and 0 < fraction < 1):
@@ -77,6 +77,10 @@ class EnsembleBuilder(ModelBuilder):
             raise ValueError(f"max_seconds={seconds!r} must be a positive number, or None.")
 
     @property
+    def _calibrates(self) -> bool:
+        return bool(self.calibrate)
+
+    @property
     def _num_members(self) -> int:
         return int(self.n_members or 1)
 
@@ -84,7 +88,7 @@ class EnsembleBuilder(ModelBuilder):
         """What each member leaves out of the rows, if anything."""
         if self.validation_fraction is not None:
             return Fraction(float(self.validation_fraction)).limit_denominator(10_000)
-        if not self.calibrate:
+        if not self._calibrates:
             return None
         if self._num_members == 1:
             return Fraction(CALIBRATION_SHARE).limit_denominator(100)
@@ -158,22 +162,35 @@ class EnsembleBuilder(ModelBuilder):
     def _check_divided(self, training: Any) -> None:
         """Raises an error if a member cannot be trained on these rows alone."""
 
-    def _left_out_rows(self, data: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-        """Left-out rows, with the members that left them out."""
+    def _stretches(self, data: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """All rows, in stretches that the same members left out, with these members."""
         share = self._left_out_share()
         assert share is not None  # or nothing is left out
         begins = [Fraction(index, self._num_members) for index in range(self._num_members)]
         places = sorted({place % 1 for begin in begins for place in (begin, begin + share)})
         ends = [*places[1:], places[0] + 1]
-        total = min(MAX_CALIBRATED, data.num_rows)
         for begin, end in zip(places, ends, strict=True):
             middle = (begin + end) / 2
             without = tuple(i for i, start in enumerate(begins) if (middle - start) % 1 < share)
-            rows = self._stretch(data, begin, end)
-            count = min(rows.num_rows, round(total * (end - begin)) + 1)
-            # Of rows that all left out, nothing could be said but about all of them.
-            judged = 0 < len(without) < max(2, self._num_members)
-            if judged and count:
+            yield without, self._stretch(data, begin, end)
+
+    def _num_judged(self, without: tuple[int, ...], rows: Any, data: Any) -> int:
+        """How many rows of a stretch, which these members left out, are looked at."""
+        # Of rows that all left out, nothing could be said but about all of them.
+        if not 0 < len(without) < max(2, self._num_members):
+            return 0
+        share = self._left_out_share()
+        assert share is not None  # or nothing is left out
+        judged = min(Fraction(1), share * self._num_members)
+        return min(
+            rows.num_rows, round(MAX_CALIBRATED * rows.num_rows / data.num_rows / judged) + 1
+        )
+
+    def _left_out_rows(self, data: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
+        """Left-out rows, with the members that left them out."""
+        for without, rows in self._stretches(data):
+            count = self._num_judged(without, rows, data)
+            if count:
                 yield without, rows.rows(self.seed_, 0, count)
 
     def _keep(self, results: list[TrainingResult]) -> None:

@@ -1,15 +1,14 @@
 """Deep variational implicit processes as estimators."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.builder import check_count, one_each
-from dvip.estimators.classification import DeepClassifier
-from dvip.estimators.regression import DeepRegressor
+from dvip.estimators.stacks import ChoosingClassifier, ChoosingRegressor
 from dvip.kernels import EmpiricalKernel
 from dvip.layers import Layer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Likelihood
@@ -28,18 +27,32 @@ Prior = str | ImplicitProcess
 class ImplicitProcessEstimator(DeepEstimator):
     """Layers whose priors are implicit processes."""
 
-    prior: Prior | Sequence[Prior]
-    n_prior_samples: int
+    prior: Prior | Sequence[Prior] | None
+    n_prior_samples: int | None
     n_inducing: int | None
     shared_prior: bool | Sequence[bool] | None
     fresh_noise: bool
 
     _counts: ClassVar[tuple[str, ...]] = (*DeepEstimator._counts, "n_prior_samples")
 
+    _paper: ClassVar[Mapping[str, Any]] = {
+        **DeepEstimator._paper,
+        "n_prior_samples": 20,
+        "prior": "bnn",
+    }
+
+    @property
+    def _num_prior_samples(self) -> int:
+        return self._value("n_prior_samples")
+
+    @property
+    def _prior_given(self) -> Prior | Sequence[Prior]:
+        return self._value("prior")
+
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
         super().check_parameters()
-        if self.n_prior_samples < 2:
+        if self._num_prior_samples < 2:
             raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
         if self.n_inducing is not None:
             check_count("n_inducing", self.n_inducing)
@@ -47,16 +60,16 @@ class ImplicitProcessEstimator(DeepEstimator):
 
     def _processes_given(self) -> tuple[ImplicitProcess, ...]:
         """The process of each layer, before the first is told the shape of the inputs."""
-        given: Any = self.prior
+        given: Any = self._prior_given
         first = self._input_process()
         if isinstance(given, list | tuple):
             inner = tuple(_process(prior) for prior in given[1:])
         else:
             # What leaves the first layer is no image or sequence any more.
-            inner = (_process(INNER_PRIOR) if first.structured else first,) * (self.n_layers - 1)
-        if len(inner) != self.n_layers - 1:
+            inner = (_process(INNER_PRIOR) if first.structured else first,) * (self._num_layers - 1)
+        if len(inner) != self._num_layers - 1:
             raise ValueError(
-                f"prior has {1 + len(inner)} entries for {self.n_layers} layers: give one prior, "
+                f"prior has {1 + len(inner)} entries for {self._num_layers} layers: give one prior, "
                 "or one for each layer."
             )
         for process in inner:
@@ -68,7 +81,7 @@ class ImplicitProcessEstimator(DeepEstimator):
         return (first, *inner)
 
     def _input_process(self) -> ImplicitProcess:
-        given: Any = self.prior
+        given: Any = self._prior_given
         return _process(given[0] if isinstance(given, list | tuple) and given else given)
 
     def _process_of(self, index: int, num_units: int) -> ImplicitProcess:
@@ -79,19 +92,19 @@ class ImplicitProcessEstimator(DeepEstimator):
         process = self._processes_given()[index]
         if index == 0:
             process = process.for_inputs_of_shape(self.input_shape_)
-        given = one_each(self.shared_prior, self.n_layers)
-        if len(given) != self.n_layers or not all(
+        given = one_each(self.shared_prior, self._num_layers)
+        if len(given) != self._num_layers or not all(
             flag is None or isinstance(flag, bool | np.bool_) for flag in given
         ):
             raise ValueError(
                 f"shared_prior={self.shared_prior!r}: give True, False, None, or one of them for "
-                f"each of the {self.n_layers} layers."
+                f"each of the {self._num_layers} layers."
             )
         shared = process.shared_by_units if given[index] is None else given[index]
         if not shared:
             return process.one_for_each_unit(num_units)
         num_groups = self._chosen_likelihood().num_groups
-        if index == self.n_layers - 1 and num_groups > 1:
+        if index == self._num_layers - 1 and num_groups > 1:
             return PerGroup(process, num_groups, num_units)
         return process
 
@@ -113,10 +126,10 @@ class _DVIP(ImplicitProcessEstimator):
 
     def __init__(
         self,
-        n_layers: int = 3,
-        n_prior_samples: int = 20,
-        prior: Prior | Sequence[Prior] = "bnn",
-        alpha: float = 0.0,
+        n_layers: int | None = None,
+        n_prior_samples: int | None = None,
+        prior: Prior | Sequence[Prior] | None = None,
+        alpha: float | None = None,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.01,
@@ -128,9 +141,10 @@ class _DVIP(ImplicitProcessEstimator):
         fresh_noise: bool = False,
         n_inducing: int | None = None,
         likelihood: str | Likelihood = "auto",
+        inference: str = "auto",
         n_members: int | None = None,
         validation_fraction: float | None = None,
-        calibrate: bool = False,
+        calibrate: bool | None = None,
         max_seconds: float | None = None,
         precision: str = "float32",
         random_state: int | np.random.RandomState | None = 0,
@@ -138,11 +152,29 @@ class _DVIP(ImplicitProcessEstimator):
     ):
         self._store(locals())
 
+    @classmethod
+    def paper(cls, n_layers: int = 3, **parameters: Any) -> Self:
+        """The paper's setting, which nothing is chosen in: `dvip reproduce` uses it.
+
+        Parameters
+        ----------
+        n_layers : int, default 3
+        **parameters
+            Others of the estimator, such as `max_iter`.
+
+        Returns
+        -------
+        estimator
+            Unfitted: variational inference with the ELBO, the constrained BNN prior, S = 20.
+        """
+        given = {**cls._paper, "inference": "vi", "calibrate": False}
+        return cls(**{**given, "n_layers": n_layers, **parameters})
+
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
     ) -> Layer:
         process, num_inputs = self._process_of(index, num_units), inputs.shape[1]
-        num_samples, fresh_noise = int(self.n_prior_samples), bool(self.fresh_noise)
+        num_samples, fresh_noise = int(self._num_prior_samples), bool(self.fresh_noise)
         if self.n_inducing is None:
             return VIPLayer.create(
                 process,
@@ -161,7 +193,7 @@ class _DVIP(ImplicitProcessEstimator):
         )
 
 
-class DVIPRegressor(DeepRegressor, _DVIP):
+class DVIPRegressor(ChoosingRegressor, _DVIP):
     """Regression with a deep variational implicit process.
 
     Inputs and targets are scaled inside. Predictions are mixtures.
@@ -263,7 +295,7 @@ class DVIPRegressor(DeepRegressor, _DVIP):
     """
 
 
-class DVIPClassifier(DeepClassifier, _DVIP):
+class DVIPClassifier(ChoosingClassifier, _DVIP):
     """Classification with a deep variational implicit process, with labels of any type.
 
     Inputs are scaled inside.

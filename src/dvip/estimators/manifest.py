@@ -15,7 +15,7 @@ from sklearn.base import is_classifier
 from dvip.calibration import Calibration
 from dvip.estimators.scales import Standardiser
 
-__all__ = ["check_attributes", "check_sizes"]
+__all__ = ["check_attributes", "check_choice", "check_sizes"]
 
 # Parameters whose size nothing in the file confirms, and what they may be at most.
 UNCONFIRMED = {
@@ -76,11 +76,17 @@ def check_attributes(estimator: Any) -> None:
         raise ValueError(f"{num_given:,} inputs, {num_inputs:,} scales.")
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
-    members = () if estimator.n_members is None else (estimator.n_members,)
-    _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
+    if hasattr(estimator, "bound_history_"):
+        exact = getattr(estimator, "inference", "vi") == "exact"
+        alone = estimator.n_members is None or exact
+        members = () if alone else (estimator.n_members,)
+        _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
     if hasattr(estimator, "validation_scores_"):
         _check_array(estimator, "validation_scores_", "f", len(estimator.validation_scores_), 3)
     _check_calibration(estimator)
+    neighbourhood = getattr(estimator, "neighbourhood_", None)
+    if neighbourhood is not None and len(neighbourhood.slopes) != num_inputs:
+        raise ValueError("neighbourhood_ is of other inputs.")
     for attribute in ("target_names_", "noise_names_"):
         names = getattr(estimator, attribute, ())
         if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
@@ -95,6 +101,15 @@ def check_attributes(estimator: Any) -> None:
         known = estimator.known_errors_
         if noise is not None and not (known and len(noise) == math.prod(estimator.target_shape_)):
             raise ValueError(f"noise_names_={noise!r} are not the errors of the targets.")
+
+
+def check_choice(estimator: Any, num_parts: int) -> None:
+    """Raises an error unless the weights of the parts are such."""
+    weights = [judgement.weight for judgement in estimator.choice_]
+    if not all(type(weight) is float and 0 <= weight <= 1 for weight in weights):
+        raise ValueError("choice_ has weights that are none.")
+    if abs(sum(weights) - 1) > 1e-6 or sum(weight > 0 for weight in weights) != num_parts:
+        raise ValueError("choice_ does not describe the parts.")
 
 
 def _check_calibration(estimator: Any) -> None:

@@ -39,6 +39,9 @@ Models = Sequence[DeepModel[Regression]]
 # Samples propagated for a score while training.
 SAMPLES_OF_SCORE = 16
 
+# Rows whose distributions are in memory at once, where only their moments are asked for.
+ROWS_AT_ONCE = 10_000
+
 # Where every known error is this many times the standard deviation of y, their unit is wrong.
 LARGE_ERROR = 2.0
 
@@ -62,7 +65,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """Raises an error, which says what to do, unless the parameters make sense."""
         super().check_parameters()
         likelihood = self._regression()
-        if self.calibrate and not likelihood.can_be_calibrated:
+        if self._calibrates and not likelihood.can_be_calibrated:
             raise ValueError(
                 "calibrate=True corrects the scale of predictions, which "
                 f"{type(likelihood).__name__} does not allow: leave it out, or use another "
@@ -247,7 +250,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """
         inputs = self._scaled(X)
         errors = self._errors_at(noise_std, len(inputs))
-        return self._calibrated(self._predicted(inputs, members_of(self.model_), errors=errors))
+        return self._distribution(inputs, errors)
 
     def predict(self, X: Any, return_std: bool = False, noise_std: Any = None) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.
@@ -268,13 +271,10 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         inputs = self._scaled(X)
         errors = self._errors_at(noise_std, len(inputs))
         means, stds = [], []
-        models = members_of(self.model_)
-        done = 0
-        for piece in self._moments(inputs, models):  # of which nothing else is kept
-            rows = slice(done, done + len(piece[0][0]))
-            done = rows.stop
+        for start in range(0, len(inputs), ROWS_AT_ONCE):  # of which nothing else is kept
+            rows = slice(start, start + ROWS_AT_ONCE)
             of_rows = None if errors is None else errors[rows]
-            distribution = self._calibrated(self._predictive(piece, models, of_rows))
+            distribution = self._distribution(inputs[rows], of_rows)
             means.append(distribution.mean)
             if return_std:
                 stds.append(distribution.std)
@@ -296,15 +296,31 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             f(X) -> (n, rows) or (n, rows, targets), any number of times: it is the same functions
             each time.
         """
-        latent = self._draw_latent(n, random_state)
-        scaler, shape = self.target_scaler_, self.target_shape_
-        likelihood = members_of(self.model_)[0].likelihood
+        draws = self._draw(n, random_state)
+        shape = self.target_shape_
 
         def functions(X: Any) -> np.ndarray:
-            values = likelihood.function_values(latent(X), scaler.mean, scaler.scale)
+            values = draws(self._scaled(X))
             return values.reshape(*values.shape[:2], *shape)
 
         return functions
+
+    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        latent = self._draw_latent(n, seed)
+        scaler = self.target_scaler_
+        likelihood = members_of(self.model_)[0].likelihood
+
+        def values(inputs: np.ndarray) -> np.ndarray:
+            return likelihood.function_values(latent(inputs), scaler.mean, scaler.scale)
+
+        return values
+
+    def _distribution(
+        self, inputs: np.ndarray, errors: np.ndarray | None = None, num_samples: int | None = None
+    ) -> Predictive:
+        """What is predicted for scaled inputs, calibrated."""
+        models = members_of(self.model_)
+        return self._calibrated(self._predicted(inputs, models, num_samples, errors))
 
     def _moments(
         self, inputs: np.ndarray, models: Models, num_samples: int | None = None
@@ -377,6 +393,10 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         return best_log_score(self._left_out(rows, [model], SAMPLES_OF_SCORE))
 
     def _fitted_calibration(self, data: Data) -> Calibration:
+        return fit_scale(self._left_outs(data), len(members_of(self.model_)))
+
+    def _left_outs(self, data: Data) -> list[LeftOut]:
+        """Left-out rows with what was predicted for them, stretch by stretch."""
         models, left_out = members_of(self.model_), []
         samples = -(-self.n_predictive_samples // len(models))
         for without, rows in self._left_out_rows(data):
@@ -386,7 +406,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
             of_others = [self._predicted(rows.inputs, [model], samples) for model in others]
             part = part._replace(num_judged=len(judged), others=of_others)
             left_out.append(part)
-        return fit_scale(left_out, len(models))
+        return left_out
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

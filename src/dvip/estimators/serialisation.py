@@ -4,8 +4,10 @@ Parameters and fitted attributes are written by their type, so a new estimator n
 The network is rebuilt from the parameters and its arrays are filled in.
 """
 
+import copy
 import dataclasses
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,10 +20,12 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from dvip.calibration import Calibration
-from dvip.estimators.manifest import check_attributes, check_sizes
+from dvip.calibration import Calibration, Judgement
+from dvip.closed_form import ClosedFormGP
+from dvip.estimators.manifest import check_attributes, check_choice, check_sizes
 from dvip.estimators.scales import Standardiser
 from dvip.files import expanded
+from dvip.neighbourhood import Neighbourhood
 from dvip.objectives import DeepModel, Ensemble
 from dvip.persistence import (
     MODEL,
@@ -48,6 +52,12 @@ __all__ = [
     "training_seed",
 ]
 
+# Kinds of attributes that are restored last, and attributes that a part has of its own.
+OF_MODELS = ("model", "closed-form", "parts")
+OF_PARTS = ("model_", "calibration_", "n_iter_", "bound_history_", "validation_scores_")
+
+PARTS_OF_ATTRIBUTES = ("mean", "scale", "rows", "slopes", "numbers")
+
 # Letters that a type of texts may have room for.
 MAX_TEXT = 10_000
 
@@ -69,7 +79,8 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
         "parameters": encode_parameters(estimator),
         "attributes": encode_attributes(estimator, fitted, arrays),
     }
-    _check_parameters_of_the_model(estimator, arrays)
+    if isinstance(getattr(estimator, "model_", None), DeepModel | Ensemble):
+        _check_parameters_of_the_model(estimator, arrays)
     write_model(path, content, arrays)
 
 
@@ -109,30 +120,97 @@ def _restored(
 ) -> Any:
     """The estimator of a manifest. An error of any kind if it could not have been saved so."""
     cls, parameters = ESTIMATORS[content["estimator"]], content["parameters"]
-    check_numbers({name: array for name, array in arrays.items() if name != "bound_history_"})
+    check_numbers(
+        {name: array for name, array in arrays.items() if not name.endswith("bound_history_")}
+    )
     check_sizes(cls, parameters, arrays)
     _check_needed(own_objects, parameters)
-    estimator: Any = cls(
-        **{name: _decode_parameter(name, value, own_objects) for name, value in parameters.items()}
-    )
+    # Version 0.1.0 had the paper's setting only.
+    before = {"inference": "vi"} if "inference" in inspect.signature(cls).parameters else {}
+    estimator: Any = cls(**{**before, **_decoded_parameters(parameters, own_objects)})
     estimator.check_parameters()
     used = set()
-    for name, value in content["attributes"].items():
-        if name.endswith("_") and not name.startswith("_") and value["kind"] != "model":
+    attributes = content["attributes"]
+    for name, value in attributes.items():
+        if name.endswith("_") and not name.startswith("_") and value["kind"] not in OF_MODELS:
             setattr(estimator, name, _decode_attribute(name, value, arrays))
-            used |= {name, f"{name}.mean", f"{name}.scale"}
+            used |= {name, *(f"{name}.{part}" for part in PARTS_OF_ATTRIBUTES)}
     # Version 0.1.0 noted the inputs that its encoder gives, not the columns that it takes.
     encoder = getattr(estimator, "encoder_", None)
     for name in ("n_features_in_", "feature_names_in_"):
         if hasattr(encoder, name):
             setattr(estimator, name, getattr(encoder, name))
     check_attributes(estimator)
-    with precision(estimator.precision):
-        estimator.model_ = _fill_model(estimator, arrays)
-        used |= arrays_of_tree("model_", estimator.model_).keys()
+    if "parts_" in attributes:
+        parts = attributes["parts_"]["parts"]
+        check_choice(estimator, len(parts))
+        estimator.parts_ = tuple(
+            _restored_part(estimator, part, f"parts_.{index}.", arrays, own_objects, used)
+            for index, part in enumerate(parts)
+        )
+    else:
+        used |= _restore_model(estimator, attributes.get("model_"), arrays)
     if not used.issuperset(arrays):
         raise ValueError(f"arrays that the model does not have: {sorted(set(arrays) - used)}.")
     return estimator
+
+
+def _decoded_parameters(
+    parameters: Mapping[str, Any], own_objects: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {name: _decode_parameter(name, value, own_objects) for name, value in parameters.items()}
+
+
+def _restore_model(
+    estimator: Any, described: Mapping[str, Any] | None, arrays: Mapping[str, np.ndarray]
+) -> set[str]:
+    """Sets the trained model; gives the names of its arrays."""
+    if described is not None and described["kind"] == "closed-form":
+        own = _with_prefix("model_.", arrays)
+        num_outputs = len(estimator.target_scaler_.mean)
+        estimator.model_ = ClosedFormGP.from_arrays(
+            own, len(estimator.input_scaler_.mean), num_outputs
+        )
+        return {f"model_.{name}" for name in own}
+    with precision(estimator.precision):
+        estimator.model_ = _fill_model(estimator, arrays)
+        return set(arrays_of_tree("model_", estimator.model_))
+
+
+def _with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def _restored_part(
+    whole: Any,
+    content: Mapping[str, Any],
+    prefix: str,
+    arrays: Mapping[str, np.ndarray],
+    own_objects: Mapping[str, Any],
+    used: set[str],
+) -> Any:
+    """A part of a model that is several: as the whole, with parameters and a model of its own."""
+    own = _with_prefix(prefix, arrays)
+    check_sizes(type(whole), content["parameters"], own)
+    part = copy.copy(whole)
+    for name in ("choice_", "calibration_", "neighbourhood_"):
+        part.__dict__.pop(name, None)
+    part.set_params(**_decoded_parameters(content["parameters"], own_objects))
+    part.check_parameters()
+    names = set()
+    for name, value in content["attributes"].items():
+        if name in OF_PARTS and value["kind"] not in OF_MODELS:
+            setattr(part, name, _decode_attribute(name, value, own))
+            names.add(name)
+    check_attributes(part)
+    names |= _restore_model(part, content["attributes"]["model_"], own)
+    used |= {f"{prefix}{name}" for name in names}
+    return part
 
 
 def _known_object(name: str) -> type | None:
@@ -248,6 +326,16 @@ def encode_attributes(
 
 
 def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    if name == "parts_":
+        return {
+            "kind": "parts",
+            "parts": [_encode_part(*each, arrays) for each in enumerate(value)],
+        }
+    if name == "choice_":
+        return {"kind": "choice", "judgements": [list(judgement) for judgement in value]}
+    if isinstance(value, ClosedFormGP | Neighbourhood):
+        arrays.update({f"{name}.{key}": array for key, array in value.arrays().items()})
+        return {"kind": "closed-form" if isinstance(value, ClosedFormGP) else "neighbourhood"}
     if isinstance(value, DeepModel | Ensemble):
         arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}
@@ -273,10 +361,25 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
     raise TypeError(f"{name} of type {type(value).__name__} cannot be saved.")
 
 
+def _encode_part(index: int, part: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    own: dict[str, np.ndarray] = {}
+    content = {
+        "parameters": encode_parameters(part),
+        "attributes": encode_attributes(part, OF_PARTS, own),
+    }
+    arrays.update({f"parts_.{index}.{name}": array for name, array in own.items()})
+    return content
+
+
 def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     match value["kind"]:
         case "encoder":
             return TableEncoder.from_json(value["content"])
+        case "neighbourhood":
+            own = _with_prefix(f"{name}.", arrays)
+            return Neighbourhood.from_arrays(own, own["rows"].shape[1])
+        case "choice":
+            return tuple(Judgement(*judgement) for judgement in value["judgements"])
         case "calibration":
             return Calibration(*map(float, value["values"]))
         case "standardiser":

@@ -161,7 +161,7 @@ class SIPRegressor(DeepRegressor, ImplicitProcessEstimator):
             self._process_of(index, num_units),
             jnp.asarray(inputs)[rows].T,
             num_units,
-            int(self.n_prior_samples),
+            int(self._num_prior_samples),
             q_scale=self._q_scale(index),
             fresh_noise=bool(self.fresh_noise),
             key=layer_key,

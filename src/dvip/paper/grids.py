@@ -17,7 +17,7 @@ from dvip.processes.bnn import BayesianNeuralNetwork
 
 __all__ = ["EXPERIMENTS", "METHODS", "Experiment", "Method"]
 
-DVIP = {"regression": DVIPRegressor, "classification": DVIPClassifier}
+DVIP = {"regression": DVIPRegressor.paper, "classification": DVIPClassifier.paper}
 DEEP_GP = {"regression": DeepGPRegressor, "classification": DeepGPClassifier}
 SIP = {"regression": SIPRegressor}
 

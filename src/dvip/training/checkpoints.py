@@ -73,11 +73,11 @@ def _places(folder: Path) -> dict[int, Path]:
 
 
 def steps_of(folder: Path) -> list[int]:
-    """The steps of the checkpoints in a folder, the last first; of any member of an ensemble.
+    """The steps of the checkpoints in a folder, the last first; of any part and member.
 
     A write that was cut off is none: the manifest, which is written last, is missing.
     """
-    folders = [folder, *folder.glob("member-*")]
+    folders = [folder, *folder.glob("member-*"), *folder.glob("part-*/member-*")]
     places = [place for each in folders for place in _places(each).items()]
     steps = {step for step, path in places if (path / CHECKPOINT.manifest).exists()}
     return sorted(steps, reverse=True)
@@ -199,14 +199,24 @@ class CheckpointFolder:
 
     def of_member(self, index: int) -> "CheckpointFolder":
         """A folder in this one, for a member of an ensemble."""
-        folder = self.folder / f"member-{index + 1}"
-        return CheckpointFolder(folder, self.every, resume=True)
+        return self._within(f"member-{index + 1}")
+
+    def of_part(self, index: int) -> "CheckpointFolder":
+        """A folder in this one, for a part of a model that is several."""
+        return self._within(f"part-{index + 1}")
+
+    def _within(self, name: str) -> "CheckpointFolder":
+        return CheckpointFolder(self.folder / name, self.every, resume=True)
 
     @property
     def seed(self) -> int | None:
         """That of the training to go on with, if there is one."""
-        first = self.resumed or self.of_member(0).resumed
-        return None if first is None else first.training["seed"]
+        parts = [self, *(self._within(path.name) for path in sorted(self.folder.glob("part-*")))]
+        for part in parts:
+            first = part.resumed or part.of_member(0).resumed
+            if first is not None:
+                return first.training["seed"]
+        return None
 
     def check(self, training: Mapping[str, Any]) -> None:
         """Raises an error that says what differs unless the checkpoints are of this training."""

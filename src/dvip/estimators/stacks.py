@@ -1,0 +1,248 @@
+"""A regressor and a classifier that may be mixtures of several of their kind, as one model."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dvip.calibration import (
+    Calibration,
+    LeftOut,
+    LeftOutClasses,
+    as_the_ensemble,
+    fit_scale,
+    fit_temperature,
+    stacking_weights,
+    tempered,
+)
+from dvip.closed_form import ClosedFormGP, GPData, GPMoments, fit_closed_form
+from dvip.distributions import GaussianMixture, Predictive
+from dvip.estimators.choice import MAX_INPUTS_OF_GP, ChoosingEstimator
+from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.ensembles import MIN_LEFT_OUT
+from dvip.estimators.regression import DeepRegressor
+from dvip.likelihoods.gaussian import Gaussian
+from dvip.training import Data
+
+__all__ = ["ChoosingClassifier", "ChoosingRegressor"]
+
+
+# Rows with which half of the logarithm of a scale below 1 is believed.
+ROWS_FOR_HALF = 300
+
+
+def _cautious(calibration: Calibration, left_out: Sequence[LeftOut]) -> Calibration:
+    """The calibration, of which few rows may not make intervals much narrower."""
+    number = sum(len(part.y) for part in left_out)
+    trust = number / (number + ROWS_FOR_HALF) if calibration.scale < 1 else 1.0
+    return calibration._replace(scale=calibration.scale**trust)
+
+
+class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
+    """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
+
+    _judged: list[LeftOut]
+
+    def _closed_form_fits(self, num_inputs: int) -> bool:
+        alone = self.prior is None and self.n_layers in (None, 1) and self.n_inducing is None
+        one_error = not self.known_errors_ or self._num_outputs == 1
+        return alone and one_error and num_inputs <= MAX_INPUTS_OF_GP and self._is_gaussian()
+
+    def _is_gaussian(self) -> bool:
+        return isinstance(self._chosen_likelihood(), Gaussian) and self.likelihood in (
+            "auto",
+            "gaussian",
+        )
+
+    def _check_closed_form(self) -> None:
+        for name, possible in (
+            ("n_layers", (None, 1)),
+            ("prior", (None,)),
+            ("n_inducing", (None,)),
+        ):
+            if getattr(self, name) not in possible:
+                raise ValueError(
+                    f"inference='exact' is for one layer with the Gaussian process of its own: "
+                    f"leave out {name}, or use inference='vi'."
+                )
+        if not self._is_gaussian():
+            raise ValueError("inference='exact' is for Gaussian noise: leave out likelihood.")
+
+    def _fit_closed_form(self, data: Data) -> None:
+        folds, rest = self._folds_of(data)
+        rows = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
+        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
+        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
+        places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
+        self.model_, moments = fit_closed_form(
+            GPData(inputs, targets, weights, known), places, self.seed_
+        )
+        self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
+        self.bound_history_ = np.zeros(0)
+        self._judged = [
+            self._left_out_as(predicted, fold)
+            for predicted, fold in zip(moments, folds, strict=True)
+        ]
+        self.__dict__.pop("calibration_", None)
+        if self._calibrates and folds:
+            self.calibration_ = _cautious(fit_scale(self._judged, 1), self._judged)
+
+    def _folds_of(self, data: Any) -> tuple[list[Any], Any]:
+        """Rows that are left out in turn, and the rest; few rows are all needed."""
+        if data.num_rows < 2 * MIN_LEFT_OUT:
+            return [], data.rows(self.seed_, 0, data.num_rows)
+        divided = self
+        if self._left_out_share() is None:
+            divided = copy.copy(self)
+            vars(divided).update(self._division(data.num_rows))
+        return divided._fold_rows(data)
+
+    def _left_out_as(self, moments: GPMoments, rows: Any) -> LeftOut:
+        z, errors = np.split(np.asarray(rows.targets, float), [self._num_outputs], axis=1)
+        scaler = self.target_scaler_
+        known = errors * scaler.scale if self.known_errors_ else None
+        y = (z * scaler.scale + scaler.mean).reshape(len(z), *self.target_shape_)
+        return LeftOut(self._of_moments(moments, known), y, rows.weights)
+
+    def _of_moments(self, moments: GPMoments, errors: np.ndarray | None) -> Predictive:
+        """The distribution of y, on the user's scale."""
+        scaler = self.target_scaler_
+        scale = scaler.scale[:, None]
+        number = len(moments.weights)
+        means = np.repeat((moments.mean * scaler.scale + scaler.mean)[..., None], number, axis=-1)
+        variances = np.broadcast_to(moments.variance[:, None, None] * scale**2, means.shape)
+        noise = moments.noise[:, None] * scale**2
+        if errors is not None:
+            noise = noise + np.square(errors)[..., None]
+        weights = moments.weights if number > 1 else None
+        mixture = GaussianMixture(means, variances, noise, weights)
+        return mixture if self.target_shape_ else mixture.target(0)
+
+    def _distribution(
+        self, inputs: np.ndarray, errors: np.ndarray | None = None, num_samples: int | None = None
+    ) -> Predictive:
+        if isinstance(getattr(self, "model_", None), ClosedFormGP):
+            return self._calibrated(self._of_moments(self.model_.moments(inputs), errors))
+        if not hasattr(self, "parts_"):
+            return super()._distribution(inputs, errors, num_samples)
+        samples = -(-(num_samples or self.n_predictive_samples) // len(self.parts_))
+        of_parts = [part._distribution(inputs, errors, samples) for part in self.parts_]
+        distribution = self._calibrated(Predictive.mixture(of_parts, self._weights))
+        doubts = self._doubts(inputs)
+        return distribution if doubts is None else distribution.widened(doubts)
+
+    def _doubts(self, inputs: np.ndarray) -> np.ndarray | None:
+        """What predictions far from the training rows gain in standard deviations of y."""
+        if not hasattr(self, "neighbourhood_"):
+            return None
+        doubts = self.neighbourhood_.doubts(inputs)[:, None] * self.target_scaler_.scale
+        return doubts.reshape(-1, *self.target_shape_)
+
+    def predict_dist(self, X: Any, noise_std: Any = None) -> Predictive:
+        """As that of the other regressors, with the rows' distances from the training rows."""
+        distribution = super().predict_dist(X, noise_std)
+        if not hasattr(self, "neighbourhood_"):
+            return distribution
+        return distribution.at_distance(self.distance(X))
+
+    def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
+        kernels = [part.model_.kernel for part in parts if part.inference == "exact"]
+        return kernels[0].slopes if kernels else super()._slopes(parts, num_inputs)
+
+    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        model = getattr(self, "model_", None)
+        if not isinstance(model, ClosedFormGP):
+            return super()._draw_values(n, seed)
+        functions, scaler = model.draw_functions(n, seed), self.target_scaler_
+        return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+
+    def _stacked(
+        self, parts: Sequence["ChoosingRegressor"], data: Data
+    ) -> tuple[np.ndarray, Calibration | None]:
+        if len(parts) == 1 and parts[0].inference == "exact" and not parts[0]._judged:
+            parts[0]._score = float("nan")
+            return np.ones(1), None
+        judged = [part._judgements(data) for part in parts]
+        y = [part[1] for part in judged[0]]
+        row_weights = [part[2] for part in judged[0]]
+        densities = np.stack(
+            [np.concatenate([mixture.log_prob(y) for mixture, y, _ in part]) for part in judged],
+            axis=1,
+        )
+        all_weights = np.concatenate(row_weights)
+        for part, column in zip(parts, densities.T, strict=True):
+            part._score = float(np.average(column, weights=all_weights))
+        weights = stacking_weights(densities, all_weights)
+        if not self._calibrates_parts(parts):
+            return weights, None
+        mixtures = [
+            Predictive.mixture([part[index][0] for part in judged], weights.tolist())
+            for index in range(len(y))
+        ]
+        left_out = [LeftOut(*triple) for triple in zip(mixtures, y, row_weights, strict=True)]
+        return weights, _cautious(fit_scale(left_out, 1), left_out)
+
+    def _calibrates_parts(self, parts: Sequence["ChoosingRegressor"]) -> bool:
+        return len(parts) > 1 and self.calibrate is not False
+
+    def _judgements(self, data: Data) -> list[tuple[Any, np.ndarray, np.ndarray]]:
+        """Of a part: what it predicted for left-out rows, calibrated, what was seen, and weights."""
+        if self.inference == "exact":
+            left_out, num_members = self._judged, 1
+        else:
+            left_out, num_members = self._left_outs(data), self._num_members
+        self.__dict__.pop("calibration_", None)
+        if not left_out[0].prediction.can_be_rescaled:
+            return [tuple(part[:3]) for part in left_out]
+        if self._calibrates:
+            found = fit_scale(left_out, num_members)
+            self.calibration_ = _cautious(found, left_out) if num_members == 1 else found
+        return [
+            (self._calibrated(mixture), y, weights)
+            for mixture, y, weights in as_the_ensemble(left_out, num_members)
+        ]
+
+
+class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
+    """A classifier that chooses."""
+
+    def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
+        if not hasattr(self, "parts_"):
+            return super()._probabilities(inputs, num_samples)
+        samples = -(-(num_samples or self.n_predictive_samples) // len(self.parts_))
+        of_parts = [part._probabilities(inputs, samples) for part in self.parts_]
+        return self._calibrated(np.tensordot(self._weights, np.stack(of_parts), axes=1))
+
+    def _stacked(
+        self, parts: Sequence["ChoosingClassifier"], data: Data
+    ) -> tuple[np.ndarray, Calibration | None]:
+        judged = [part._judgements(data) for part in parts]
+        first = judged[0]
+        classes = np.concatenate([part.classes for part in first])
+        row_weights = np.concatenate([part.weights for part in first])
+        probabilities = [np.concatenate([each.probabilities for each in part]) for part in judged]
+        rows = np.arange(len(classes))
+        logs = np.log(np.stack([each[rows, classes] for each in probabilities], axis=1))
+        for part, column in zip(parts, logs.T, strict=True):
+            part._score = float(np.average(column, weights=row_weights))
+        weights = stacking_weights(logs, row_weights)
+        if len(parts) == 1 or self.calibrate is False:
+            return weights, None
+        mixed = np.tensordot(weights, np.stack(probabilities), axes=1)
+        return weights, fit_temperature([LeftOutClasses(mixed, classes, row_weights)], 1)
+
+    def _judgements(self, data: Data) -> list[LeftOutClasses]:
+        """Of a part: what it predicted for left-out rows, at its temperature."""
+        left_out = self._left_outs(data)
+        self.__dict__.pop("calibration_", None)
+        if not self._calibrates:
+            return left_out
+        self.calibration_ = fit_temperature(left_out, self._num_members)
+        temperature = self.calibration_.temperature
+        return [
+            part._replace(probabilities=tempered(part.probabilities, temperature))
+            for part in left_out
+        ]
