@@ -1,5 +1,6 @@
 """Calibration and stacking: predictions corrected, and weighed, by rows that were left out."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -77,7 +78,9 @@ SMALLEST = 1e-300
 
 # The tail is this many times as wide as the distribution. Where the best calibration is looked for.
 TAIL_SCALE = 4.0
-SCALES = np.exp(np.arange(-16, 17) / 16)
+SCALES, COARSE = np.exp(np.arange(-16, 17) / 16), 4
+# Rows that it is looked for with, at most.
+MAX_ROWS = 2_000
 TAILS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1)
 # How far the logarithm of a factor is from 0 before rows are seen.
 SPREAD_OF_LOG = 0.5
@@ -96,30 +99,43 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
 
     Judged by the log-density and the CRPS of what the ensemble would have predicted for them.
     """
-    judged = as_the_ensemble(left_out, num_members)
-    weights = [part.weights for part in left_out]
+    number = sum(len(part.y) for part in left_out)
+    share = min(1.0, MAX_ROWS / number)
+    judged = [_first(share, *part) for part in as_the_ensemble(left_out, num_members)]
+    weights = [w for _, _, w in judged]
     spread = _mean([mixture.std for mixture, _, _ in judged], weights)
+    # It grows as the scale does: only the other half of the CRPS is computed for each.
+    differences = _mean([mixture.mean_difference() for mixture, _, _ in judged], weights)
 
     def crps(scale: float) -> float:
         """Of all rows together, in standard deviations."""
-        scores = [mixture.rescaled(scale).crps(y) for mixture, y, _ in judged]
-        return float(np.mean(_mean(scores, weights) / spread)) * sum(w.sum() for w in weights)
+        errors = [mixture.rescaled(scale).mean_absolute_error(y) for mixture, y, _ in judged]
+        scores = _mean(errors, weights) - 0.5 * scale * differences
+        return float(np.mean(scores / spread)) * sum(w.sum() for w in weights)
 
-    def loss(scale: float, tail: float) -> float:
+    def loss(index: int, tail: float) -> float:
+        scale = SCALES[index]
         scaled = [(mixture.rescaled(scale, tail, TAIL_SCALE), y, w) for mixture, y, w in judged]
         log_score = sum(float(np.sum(w * mixture.log_prob(y))) for mixture, y, w in scaled)
-        return 0.5 * (np.log(scale) / SPREAD_OF_LOG) ** 2 - log_score
+        return 0.5 * (np.log(scale) / SPREAD_OF_LOG) ** 2 - log_score + crps(scale)
 
-    of_crps = {scale: crps(scale) for scale in SCALES}
-    scale, tail = min(
-        ((scale, tail) for scale in SCALES for tail in TAILS),
-        key=lambda pair: loss(*pair) + of_crps[pair[0]],
-    )
+    # Some scales with all tails, then the scales around the best.
+    coarse = range(0, len(SCALES), COARSE)
+    best, tail = min(((i, tail) for i in coarse for tail in TAILS), key=lambda pair: loss(*pair))
+    near = range(max(0, best - COARSE + 1), min(len(SCALES), best + COARSE))
+    scale = float(SCALES[min(near, key=lambda index: loss(index, tail))])
     if num_members > 1:
-        number = sum(len(part.y) for part in left_out)
         trust = np.interp(number, (FEW_ROWS, MANY_ROWS), (TRUST, 1.0))
         scale, tail = scale**trust, min(tail, MAX_TAIL)
     return Calibration(float(scale), tail, TAIL_SCALE)
+
+
+def _first(
+    share: float, mixture: GaussianMixture, y: np.ndarray, weights: np.ndarray
+) -> tuple[GaussianMixture, np.ndarray, np.ndarray]:
+    """A share of the rows, which are in random order."""
+    rows = slice(0, math.ceil(share * len(y)))
+    return mixture._rows(rows), y[rows], weights[rows]
 
 
 def _mean(parts: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> np.ndarray:

@@ -158,22 +158,31 @@ class GaussianMixture(Predictive):
 
     def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
         """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2, in closed form."""
-        return self._in_parts(GaussianMixture._crps, self._aligned(y))
+        return self.mean_absolute_error(y) - 0.5 * self.mean_difference()
 
-    def _crps(self, y: Components) -> Rows:
+    def mean_absolute_error(self, y: Float[np.ndarray, "..."]) -> Rows:
+        """E|Y - y| of what was observed."""
+
+        def error(part: GaussianMixture, y: Components) -> np.ndarray:
+            return part._average(_mean_absolute(y - part.means, part._stds))
+
+        return self._in_parts(error, self._aligned(y))
+
+    def mean_difference(self) -> Rows:
+        """E|Y - Y'| of two draws."""
+        return self._in_parts(GaussianMixture._mean_difference)
+
+    def _mean_difference(self) -> Rows:
         num_components = self.means.shape[-1]
         means = self.means.reshape(-1, num_components)
         stds = self._stds.reshape(-1, num_components)
-        y = y.reshape(-1, 1)
 
         def of_pairs(first: np.ndarray, second: np.ndarray, rows: slice) -> np.ndarray:
             differences = means[rows, first] - means[rows, second]
             return _mean_absolute(differences, np.hypot(stds[rows, first], stds[rows, second]))
 
         own = _mean_absolute(np.zeros_like(means), np.sqrt(2) * stds)
-        spread = mean_over_pairs(own, of_pairs, self.weights)
-        score = self._average(_mean_absolute(y - means, stds)) - 0.5 * spread
-        return score.reshape(self.means.shape[:-1])
+        return mean_over_pairs(own, of_pairs, self.weights).reshape(self.means.shape[:-1])
 
 
 def mean_over_pairs(

@@ -9,8 +9,9 @@ depends on time unless `max_seconds` is given: the same seed gives the same mode
 import abc
 import copy
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,18 @@ import numpy as np
 from dvip.batches import Batch
 from dvip.calibration import Calibration, Judgement, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
-from dvip.estimators.ensembles import MIN_LEFT_OUT, seconds_left
+from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
 from dvip.neighbourhood import Neighbourhood
 from dvip.processes.bnn import BayesianNeuralNetwork
-from dvip.training import CheckpointFolder, Data, is_first_process, progress_bar
+from dvip.runtime import precision
+from dvip.training import (
+    CheckpointFolder,
+    Data,
+    Member,
+    is_first_process,
+    progress_bar,
+    train_members,
+)
 
 __all__ = ["INFERENCES", "Candidate", "ChoosingEstimator"]
 
@@ -39,12 +48,12 @@ CHOSEN = (
     "validation_fraction",
     "calibrate",
 )
-# Folds of tables of up to MANY_ROWS rows. Of larger ones, each of fewer members leaves out a part.
+# Folds of tables of up to MANY_ROWS rows. Of larger ones, each of two members leaves out a part.
 NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 2, 0.1
 MANY_ROWS = 5_000
 # Below these numbers of rows, networks learn nothing that a Gaussian process does not, and an
 # unconstrained prior over-fits.
-FEW_ROWS, SOME_ROWS = 60, 400
+FEW_ROWS, SOME_ROWS = 60, 250
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
@@ -53,7 +62,18 @@ LEAST_WEIGHT = 0.02
 # What a fit leaves behind.
 FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
 
+# Deep candidates: two layers, or one with wide networks, which many rows are learned from faster.
+CONSTRAINED, FREE = BayesianNeuralNetwork(), BayesianNeuralNetwork(constrained=False)
 DEEP = {"inference": "vi", "n_layers": 2, "alpha": 1.0, "n_training_samples": 3}
+WIDE = {
+    "inference": "vi",
+    "n_layers": 1,
+    "alpha": 1.0,
+    "n_prior_samples": 10,
+    "prior": BayesianNeuralNetwork(hidden=(50, 50), constrained=False),
+}
+# Training steps for 10,000 rows; as their square root, up to so many rows.
+STEPS_FOR_MANY, MOST_ROWS = 8_000, 160_000
 
 
 class Candidate(NamedTuple):
@@ -64,7 +84,7 @@ class Candidate(NamedTuple):
 
 
 class ChoosingEstimator(DeepEstimator):
-    """An estimator whose parameters are chosen, and which may be a mixture of several of its kind."""
+    """An estimator that chooses its parameters, and may be a mixture of several of its kind."""
 
     inference: str
     parts_: tuple["ChoosingEstimator", ...]
@@ -108,13 +128,19 @@ class ChoosingEstimator(DeepEstimator):
         if num_rows < FEW_ROWS and candidates:
             return candidates
         if num_rows < SOME_ROWS:
-            prior, steps = BayesianNeuralNetwork(), 2_500
-        elif num_rows < MANY_ROWS:
-            prior, steps = BayesianNeuralNetwork(constrained=False), 3_000
-        else:
-            prior, steps = BayesianNeuralNetwork(hidden=(20, 20), constrained=False), 12_000
-        candidates.append(Candidate("bnn", {**DEEP, "prior": prior, "max_iter": steps}))
-        return candidates
+            return [
+                *candidates,
+                Candidate("bnn", {**DEEP, "prior": CONSTRAINED, "max_iter": 2_500}),
+            ]
+        if num_rows < MANY_ROWS:
+            deep = Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": 3_000})
+            return [*candidates, deep, Candidate("wide bnn", {**WIDE, "max_iter": 3_000})]
+        steps = int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))
+        return [*candidates, *self._candidates_for_many_rows(steps)]
+
+    def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
+        """Deep ones for tables of which a part can be left out."""
+        return [Candidate("wide bnn", {**WIDE, "max_iter": steps})]
 
     def _division(self, num_rows: int) -> dict[str, Any]:
         """Which rows are left out by whom."""
@@ -123,19 +149,22 @@ class ChoosingEstimator(DeepEstimator):
                 "n_members": max(2, min(NUM_FOLDS, num_rows // MIN_LEFT_OUT)),
                 "calibrate": True,
             }
-        share = {"validation_fraction": LEFT_OUT_SHARE}
-        return {"n_members": NUM_MEMBERS, "calibrate": True, **share}
+        share = min(LEFT_OUT_SHARE, MAX_CALIBRATED / NUM_MEMBERS / num_rows)
+        return {"n_members": NUM_MEMBERS, "validation_fraction": share, "calibrate": True}
 
     def _parts_of(self, num_rows: int, num_inputs: int) -> list[tuple[str, "ChoosingEstimator"]]:
-        """A part for each candidate, with what the user gave."""
+        """A part for each candidate, with what the user gave; each once."""
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
+        if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
+            given["likelihood"] = self.likelihood
         shared, parts = self._division(num_rows), []
         for name, settings in self._candidates(num_rows, num_inputs):
             part = copy.copy(self)
             for attribute in FITTED:
                 part.__dict__.pop(attribute, None)
             vars(part).update({**shared, **settings, **given, "verbose": False})
-            parts.append((name, part))
+            if not any(part.get_params() == other.get_params() for _, other in parts):
+                parts.append((name, part))
         return parts
 
     def _train_on(
@@ -151,35 +180,47 @@ class ChoosingEstimator(DeepEstimator):
             super()._train_on(data, inputs, checkpoints)
 
     def _choose(self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None) -> None:
-        """Trains the candidates and keeps those that weigh something."""
+        """Trains the candidates, side by side, and keeps those that weigh something."""
         named = self._parts_of(data.num_rows, inputs.shape[1])
         parts = [part for _, part in named]
-        total = sum((part.max_iter or 0) * part._num_members for part in parts)
-        done = 0
-        shown = self.verbose and is_first_process()
-        with progress_bar(max(1, total), shown=shown) as report:
-            for index, part in enumerate(parts):
-                left = seconds_left(self.max_seconds, self._started)
-                part._started = time.monotonic()
-                part.max_seconds = None if left is None else left / (len(parts) - index)
-                part.n_samples_seen_, part._optimiser = data.num_rows, None
-                if part.inference == "exact":
-                    part._fit_closed_form(data)
-                    continue
-                folder = None if checkpoints is None else checkpoints.of_part(index)
-                before = done
-                part._train_members(
-                    data,
-                    inputs,
-                    folder,
-                    int(part.max_iter),
-                    lambda steps, bound, before=before: report(before + steps, bound),
-                )
-                done += int(part.max_iter) * part._num_members
+        deep = [part for part in parts if part.inference != "exact"]
+        with ThreadPoolExecutor(1) as background:
+            closed = [
+                background.submit(part._fit_closed_form, data)
+                for part in parts
+                if part.inference == "exact"
+            ]
+            self._train_parts(deep, data, inputs, checkpoints)
+            for future in closed:
+                future.result()
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
             slopes = self._slopes(parts, inputs.shape[1])
             self.neighbourhood_ = Neighbourhood.of(inputs, slopes, self.seed_)
+
+    def _train_parts(
+        self,
+        parts: Sequence["ChoosingEstimator"],
+        data: Data,
+        inputs: np.ndarray,
+        checkpoints: CheckpointFolder | None,
+    ) -> None:
+        """Trains the members of all parts as if they were those of one ensemble."""
+        members: list[list[Member]] = []
+        with precision(self.precision):
+            for index, part in enumerate(parts):
+                part.n_samples_seen_, part._optimiser = data.num_rows, None
+                folder = None if checkpoints is None else checkpoints.of_part(index)
+                settings = part._settings(int(part.max_iter))
+                members.append(part._members(data, inputs, settings, folder))
+        every = [member for of_part in members for member in of_part]
+        total = sum(member.settings.max_iter for member in every)
+        left = seconds_left(self.max_seconds, self._started)
+        shown = self.verbose and is_first_process()
+        with progress_bar(max(1, total), shown=shown) as report:
+            results = iter(train_members(every, self.precision, report, left) if every else [])
+        for part, of_part in zip(parts, members, strict=True):
+            part._keep(list(islice(results, len(of_part))))
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         """How much a target of variance 1 may change along each of the inputs."""

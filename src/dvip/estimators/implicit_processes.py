@@ -69,8 +69,8 @@ class ImplicitProcessEstimator(DeepEstimator):
             inner = (_process(INNER_PRIOR) if first.structured else first,) * (self._num_layers - 1)
         if len(inner) != self._num_layers - 1:
             raise ValueError(
-                f"prior has {1 + len(inner)} entries for {self._num_layers} layers: give one prior, "
-                "or one for each layer."
+                f"prior has {1 + len(inner)} entries for {self._num_layers} layers: give one "
+                "prior, or one for each layer."
             )
         for process in inner:
             if process.structured:

@@ -18,7 +18,12 @@ from dvip.calibration import (
 )
 from dvip.closed_form import ClosedFormGP, GPData, GPMoments, fit_closed_form
 from dvip.distributions import GaussianMixture, Predictive
-from dvip.estimators.choice import MAX_INPUTS_OF_GP, ChoosingEstimator
+from dvip.estimators.choice import (
+    MAX_INPUTS_OF_GP,
+    WIDE,
+    Candidate,
+    ChoosingEstimator,
+)
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
@@ -43,6 +48,11 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
+
+    def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
+        heavy = {**WIDE, "likelihood": "student-t", "max_iter": steps}
+        varying = {**WIDE, "likelihood": "heteroscedastic-student-t", "max_iter": steps // 2}
+        return [Candidate("wide bnn", heavy), Candidate("wide bnn, varying noise", varying)]
 
     def _closed_form_fits(self, num_inputs: int) -> bool:
         alone = self.prior is None and self.n_layers in (None, 1) and self.n_inducing is None
@@ -189,7 +199,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         return len(parts) > 1 and self.calibrate is not False
 
     def _judgements(self, data: Data) -> list[tuple[Any, np.ndarray, np.ndarray]]:
-        """Of a part: what it predicted for left-out rows, calibrated, what was seen, and weights."""
+        """Of a part: what it predicted for left-out rows, calibrated, what was seen, weights."""
         if self.inference == "exact":
             left_out, num_members = self._judged, 1
         else:
@@ -208,6 +218,14 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
 
 class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
     """A classifier that chooses."""
+
+    def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
+        """The same with softmax for several classes, whose probabilities are smooth."""
+        likelihood = "softmax" if len(self.classes_) > 2 else "probit"
+        return [
+            Candidate(name, {**settings, "likelihood": likelihood})
+            for name, settings in super()._candidates(num_rows, num_inputs)
+        ]
 
     def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
         if not hasattr(self, "parts_"):
