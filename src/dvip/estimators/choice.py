@@ -53,7 +53,7 @@ NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 2, 0.1
 MANY_ROWS = 5_000
 # Below these numbers of rows, networks learn nothing that a Gaussian process does not, and an
 # unconstrained prior over-fits.
-FEW_ROWS, SOME_ROWS = 60, 250
+FEW_ROWS, SOME_ROWS = 150, 250
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
@@ -73,7 +73,7 @@ WIDE = {
     "prior": BayesianNeuralNetwork(hidden=(50, 50), constrained=False),
 }
 # Training steps for 10,000 rows; as their square root, up to so many rows.
-STEPS_FOR_MANY, MOST_ROWS = 8_000, 160_000
+STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
 
 
 class Candidate(NamedTuple):
@@ -130,7 +130,7 @@ class ChoosingEstimator(DeepEstimator):
         if num_rows < SOME_ROWS:
             return [
                 *candidates,
-                Candidate("bnn", {**DEEP, "prior": CONSTRAINED, "max_iter": 2_500}),
+                Candidate("bnn", {**DEEP, "prior": CONSTRAINED, "max_iter": 1_500}),
             ]
         if num_rows < MANY_ROWS:
             deep = Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": 3_000})
