@@ -193,7 +193,9 @@ def write_page(folder: Path) -> None:
     classes = ResultsFile(folder / "classification.json")
     shown = [entry for entry in classes if entry["contestant"] in CLASSIFIERS]
     if shown:
-        page += f"\n## {comparison.TITLES[CLASSIFICATION]}\n\n{classification.markdown(shown)}"
+        note = "`DVIPClassifier()` and peers; a higher log-likelihood is better."
+        table = classification.markdown(shown)
+        page += f"\n## {comparison.TITLES[CLASSIFICATION]}\n\n{note}\n\n{table}"
     (folder / "default.md").write_text(page)
 
 
