@@ -12,27 +12,22 @@ target that is standardised on the training rows. Results go to
 """
 
 import argparse
-import os
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import train_test_split
 
 from dvip import BayesianNeuralNetwork, DVIPRegressor, __version__
 from dvip.data import Split, load_split
 from dvip.metrics import regression_metrics
 from results_file import Entry, ResultsFile
+from splits import ARENA, arena_split
 
 PUBLISHED = ("energy", "concrete", "power", "kin8nm", "naval", "protein")
 # The split that scikit-learn-contrib/bde publishes its scores of.
 BDE = "bike"
-ARENA = ("airfoil", "autompg", "concreteslump", "parkinsons", "elevators", "bike", "kin40k")
-MASKED = ("autompg", "concreteslump", "parkinsons", "elevators", "kin40k")
-NOT_INPUTS = ("casual", "registered", "instant", "dteday", "cnt")
-TEN_FOLDS = 10
 # Rows from which on a table is large: more steps and wider networks pay, and noise is often not
 # Gaussian.
 LARGE = 5_000
@@ -78,30 +73,6 @@ def default(inputs: np.ndarray, targets: np.ndarray) -> dict[str, Any]:
 
 
 METHODS = {"recipe": recipe, "default": default}
-
-
-def arena_split(table: str, fold: int) -> Split:
-    """Target last, standardised on the training rows; split 0 of bike and airfoil is bde's."""
-    folder = Path(os.environ["DVIP_DATA"]) / "arena"
-    if table in MASKED:
-        rows = pd.read_csv(folder / f"{table}.csv.gz", header=None).to_numpy(float)
-        mask = pd.read_csv(folder / f"{table}-test-mask.csv.gz", header=None).to_numpy(bool)
-        test = mask[:, fold]
-        parts = rows[~test, :-1], rows[test, :-1], rows[~test, -1], rows[test, -1]
-    else:
-        parts = train_test_split(*_columns(folder, table), test_size=0.2, random_state=fold)
-    X, test_X, y, test_y = parts
-    mean, std = y.mean(), y.std()
-    return Split(X, (y - mean) / std, test_X, (test_y - mean) / std)
-
-
-def _columns(folder: Path, table: str) -> tuple[np.ndarray, np.ndarray]:
-    if table == "airfoil":
-        rows = pd.read_csv(folder / "airfoil.csv").to_numpy(float)
-        return rows[:, :-1], rows[:, -1]
-    rows = pd.read_csv(folder / "bike-hour.csv.gz")
-    inputs = rows.drop(columns=[name for name in NOT_INPUTS if name in rows])
-    return inputs.to_numpy(float), rows["cnt"].to_numpy(float)
 
 
 def run(split: Split, method: str) -> Entry:

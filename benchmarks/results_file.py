@@ -13,7 +13,10 @@ class ResultsFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self.entries: list[Entry] = json.loads(path.read_text()) if path.exists() else []
+        self.entries: list[Entry] = self._read()
+
+    def _read(self) -> list[Entry]:
+        return json.loads(self.path.read_text()) if self.path.exists() else []
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -23,7 +26,8 @@ class ResultsFile:
 
     def add(self, key: Entry, measured: Entry) -> None:
         """Writes an entry to the file; what had this key before is replaced."""
-        others = [entry for entry in self.entries if not _matches(entry, key)]
+        # Another process may have written in the meantime.
+        others = [entry for entry in self._read() if not _matches(entry, key)]
         self.entries = [*others, {**key, **measured}]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(".tmp")

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import classification
+import default
 import objective
+import random_tables
 import run
 from contestants import DEEP_GP, DVIP, NGBOOST, make
-from report import FILES, write_report
+from contestants.sklearn_gp import negative_evidence
+from report import FILES, comparison, write_report
 from report.summaries import Mean, qualities, round_ratios, time_to_quality
 from results_file import ResultsFile
 from tables import PAPER_NLL
@@ -197,3 +200,125 @@ def test_classes_are_measured_once_and_what_is_missing_is_left_out(
     assert "higgs-subset is left out" in said
     (row,) = out.with_suffix(".md").read_text().splitlines()[2:]
     assert row.startswith("| wine | logistic regression | 2 | -0.0")
+
+
+def scored(table, split, method, nll, **others):
+    scores = {"rmse": 0.5, "crps": 0.0004, "coverage_90": 0.9, "coverage_50": 0.5}
+    key = {"part": "arena", "table": table, "split": split, "method": method}
+    return {**key, "nll": nll, **scores, "test_rows": 10, "fit_seconds": 1.0, **others}
+
+
+def test_ranks_are_over_tables_and_splits_that_all_methods_have():
+    entries = [
+        *(scored("a", 0, name, nll) for name, nll in (("x", 1.0), ("y", 2.0), ("z", 2.0))),
+        *(scored("b", 0, name, nll) for name, nll in (("x", 3.0), ("y", 2.0), ("z", 1.0))),
+        scored("b", 1, "x", -9.0),
+        {"table": "b", "split": 1, "method": "y", "failed": "ValueError: no"},
+        scored("b", 1, "z", 0.0),
+    ]
+    ranks = comparison.ranks(entries, "nll", ["x", "y", "z"])
+    assert {name: rank.mean for name, rank in ranks.items()} == {"x": 2.0, "y": 2.25, "z": 1.75}
+    assert comparison.ranks(entries, "nll", ["x", "missing"]) == {}
+    assert comparison.worst_difference(entries, "nll", "x", "z") == (2.0, "b", 0)
+    assert comparison.worst_difference(entries, "nll", "z", "x") == (9.0, "b", 1)
+    assert comparison.worst_difference(entries, "nll", "x", "missing") is None
+
+
+def test_page_of_the_default_says_what_the_results_say():
+    entries = [
+        scored("naval", split, name, nll + split)
+        for name, nll in (("exact GP", 1.0), ("dvip", 0.5))
+        for split in range(2)
+    ]
+    failed = {"table": "naval", "split": 2, "method": "dvip", "failed": "ValueError: no"}
+    random = scored("random", 7, "dvip", 1.0, normal_nll=1.25, rows=20, inputs=3)
+    random |= {"function": "step", "noise": "skewed", "troubles": ["outliers"]}
+    parts = {"arena": [*entries, failed], "gaps": entries, "random": [random], "times": []}
+    page = comparison.page(parts, ["dvip", "exact GP"])
+    assert (
+        "| naval | dvip | 2 | 1.000 ± 0.500 | 0.500 ± 0.000 | 0.000400 ± 0.000000 "
+        "| 90.0% | 50.0% | 1.0 |" in page
+    )
+    assert "| dvip | 1.000 ± 0.000 | 1.500 ± 0.000 | -0.500 (naval, 0) |" in page
+    assert "Failed: dvip on naval, 2 (ValueError: no)." in page
+    assert "| naval | 1 | 1.500, 90.0% | 2.000, 90.0% |" in page
+    assert "| function: step | 1 | -0.250 | -0.250 | 0.0% | 0.0% | -0.250 |" in page
+    assert "7 (20 rows, 3 inputs, step, skewed, outliers) -0.250" in page
+    assert "Times" not in page
+
+
+def test_random_tables_are_the_same_and_of_all_kinds():
+    tables = [random_tables.random_table(number) for number in range(200)]
+    for first, second in zip(tables[7].split, random_tables.random_table(7).split, strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert {table.function for table in tables} == set(random_tables.FUNCTIONS)
+    assert {table.noise for table in tables} == set(random_tables.NOISES)
+    assert {name for table in tables for name in table.troubles} == set(random_tables.TROUBLES)
+    for table in tables:
+        split = table.split
+        assert 10 <= len(split.inputs) <= 500
+        assert 1 <= split.inputs.shape[1] <= 30
+        assert len(split.test_targets) == random_tables.TEST_ROWS
+        assert split.inputs.shape[1] == split.test_inputs.shape[1]
+        assert all(np.isfinite(part).all() for part in split)
+        inputs = np.concatenate([split.inputs, split.test_inputs])
+        columns = {tuple(column) for column in inputs.T}
+        duplicated = random_tables.DUPLICATED in table.troubles
+        assert len(columns) == inputs.shape[1] - duplicated
+        constant = random_tables.CONSTANT in table.troubles
+        assert np.sum(np.ptp(inputs, axis=0) == 0) == constant
+        categories = random_tables.CATEGORIES in table.troubles
+        assert (inputs == np.round(inputs)).all(axis=0).any() == categories
+
+
+def test_what_a_normal_distribution_knows_is_beside_the_score_of_a_random_table(monkeypatch):
+    scores = {"nll": 1.0}
+    monkeypatch.setattr(default, "fit_and_score", lambda split, method: scores)
+    entry = default.score_random("random", 3, "dvip")
+    made = random_tables.random_table(3)
+    z = (made.split.test_targets - made.split.targets.mean()) / made.split.targets.std()
+    nll = np.mean(0.5 * z**2) + np.log(made.split.targets.std() * np.sqrt(2 * np.pi))
+    assert entry["normal_nll"] == pytest.approx(nll)
+    assert (entry["nll"], entry["rows"]) == (1.0, len(made.split.inputs))
+    monkeypatch.setattr(default, "fit_and_score", lambda split, method: 1 / 0)
+    assert default.score_random("random", 3, "dvip")["failed"].startswith("ZeroDivisionError")
+
+
+def test_runs_of_the_default_are_chosen_kept_and_repeated_on_demand(tmp_path, monkeypatch):
+    measured = []
+
+    def measure(table, split, method):
+        measured.append((split, table, method))
+        return scored(table, split, method, 1.0)
+
+    part = default.Part({"a": range(3), "b": range(3)}, ("dvip", "deep GP"), measure)
+    monkeypatch.setattr(default, "PARTS", {"arena": part})
+    arguments = ["--parts", "arena", "--splits", "0-1", "--out", str(tmp_path)]
+    for more in ([], ["--tables", "b"], ["--again", "--methods", "dvip", "--tables", "a"]):
+        monkeypatch.setattr(sys, "argv", ["default.py", *arguments, *more])
+        default.main()
+    once = [(split, table) for split in range(2) for table in "ab"]
+    assert measured[:4] == [(*run, "dvip") for run in once]
+    assert measured[4:8] == [(*run, "deep GP") for run in once]
+    assert measured[8:] == [(0, "a", "dvip"), (1, "a", "dvip")]
+    assert len(ResultsFile(tmp_path / "default_arena.json").entries) == 8
+    assert "| b | deep GP | 2 |" in (tmp_path / "default.md").read_text()
+
+
+def test_two_processes_may_write_one_file(tmp_path):
+    first, second = (ResultsFile(tmp_path / "results.json") for _ in range(2))
+    first.add({"round": 0}, {"seconds": 1.0})
+    second.add({"round": 1}, {"seconds": 2.0})
+    assert len(ResultsFile(tmp_path / "results.json").entries) == 2
+
+
+def test_evidence_of_the_exact_gp_is_that_of_scikit_learn():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(40, 3)), random.normal(size=40)
+    model = make("scikit-learn GP", {"optimise": False}).fit(X, y)
+    theta = random.normal(size=5)
+    value, gradient = model.model_.log_marginal_likelihood(theta, eval_gradient=True)
+    scaled = model.scaler_.transform(X), (y - y.mean()) / y.std()
+    ours, our_gradient = negative_evidence(*scaled, theta)
+    assert ours == pytest.approx(-value)
+    np.testing.assert_allclose(our_gradient, -gradient)

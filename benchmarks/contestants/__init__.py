@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 __all__ = [
+    "CATBOOST",
     "DEEP_GP",
     "DVIP",
     "DVIP_GP",
@@ -24,6 +25,7 @@ OWN_DEEP_GP = "dvip's deep GP"
 DEEP_GP = "GPyTorch deep GP"
 EXACT_GP = "scikit-learn GP"
 NGBOOST = "NGBoost"
+CATBOOST = "CatBoost"
 ENSEMBLE = "MLP ensemble"
 
 
@@ -32,7 +34,7 @@ def is_installed(name: str) -> bool:
 
 
 # What `pip install ".[peers]"` brings.
-PACKAGES = {DEEP_GP: "gpytorch", NGBOOST: "ngboost"}
+PACKAGES = {DEEP_GP: "gpytorch", NGBOOST: "ngboost", CATBOOST: "catboost"}
 
 
 def make(name: str, settings: dict[str, Any]) -> Any:
@@ -51,6 +53,8 @@ def make(name: str, settings: dict[str, Any]) -> Any:
         from contestants.sklearn_gp import ExactGPRegressor as Estimator
     elif name == NGBOOST:
         from contestants.ngboost_trees import NGBoostRegressor as Estimator
+    elif name == CATBOOST:
+        from contestants.catboost_trees import CatBoostUncertainty as Estimator
     elif name == ENSEMBLE:
         from contestants.mlp_ensemble import MLPEnsemble as Estimator
     else:

@@ -12,7 +12,14 @@ class NGBoostRegressor:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> "NGBoostRegressor":
         self.model_ = NGBRegressor(n_estimators=self.n_estimators, random_state=0, verbose=False)
-        self.model_.fit(X, y)
+        # Its trees take NumPy's global generator, whatever random_state is. (The same seed for
+        # each of them would make them break ties alike, which changes the scores.)
+        before = np.random.get_state()  # noqa: NPY002
+        np.random.seed(0)  # noqa: NPY002
+        try:
+            self.model_.fit(X, y)
+        finally:
+            np.random.set_state(before)  # noqa: NPY002
         return self
 
     def predict_dist(self, X: np.ndarray) -> GaussianMixture:

@@ -44,11 +44,11 @@ def _introduction(machine: dict) -> str:
 
 def _table(title: str, note: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     head = list(head)
-    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    lines = [line(head), line(["---"] * len(head)), *map(line, rows)]
     return "\n\n".join([f"## {title}", *([note] if note else []), "\n".join(lines)])
 
 
-def _line(cells: Iterable[str]) -> str:
+def line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
@@ -57,7 +57,7 @@ def _noise(rounds: Rounds, scale: float, digits: int) -> str:
     return f"{middle:,.{digits}f} ({low:,.{digits}f} - {high:,.{digits}f})"
 
 
-def _plus_minus(mean: Mean) -> str:
+def plus_minus(mean: Mean) -> str:
     alone = f"{mean.mean:.3f}"
     return alone if math.isnan(mean.error) else f"{mean.mean:.3f} ± {mean.error:.3f}"
 
@@ -172,9 +172,9 @@ def _quality(entries: list[Entry]) -> str:
                 if first
                 else ["not reached", ""]
             )
-            reached.append([dataset, paper, *cells, _plus_minus(first.nll) if first else ""])
+            reached.append([dataset, paper, *cells, plus_minus(first.nll) if first else ""])
         for q in of_dataset:
-            scores = map(_plus_minus, (q.nll, q.rmse, q.crps))
+            scores = map(plus_minus, (q.nll, q.rmse, q.crps))
             coverage = f"{100 * q.coverage:.1f} %"
             seconds = f"{q.seconds.mean:.1f}"
             rows.append([dataset, q.label, str(q.splits), seconds, *scores, coverage])
