@@ -16,7 +16,8 @@ Ghahramani, 2006): rows far from all of them then say little rather than somethi
 
 Noise may depend on the inputs: a second process of the same kind is fitted to the logarithms of the
 squared errors of left-out rows (Kersting et al., 2007), and kept where these are predicted better.
-Its logarithm has a spread of its own besides, which makes for heavy tails; left-out rows say how much.
+Its logarithm has a spread of its own besides, which makes for heavy tails; left-out rows say how
+much.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -238,8 +239,8 @@ def _loss(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
 class ClosedFormGP:
     """A Gaussian process given its rows, by way of its inducing points.
 
-    `factor` is that of B, packed; `mean` is m of each target. Where the noise varies, `noise_kernel`
-    and `noise_mean` are those of the process of its logarithm.
+    `factor` is that of B, packed; `mean` is m of each target. Where the noise varies,
+    `noise_kernel` and `noise_mean` are those of the process of its logarithm.
     """
 
     kernel: SumKernel

@@ -64,7 +64,7 @@ class Candidate(NamedTuple):
 
 
 class ChoosingEstimator(DeepEstimator):
-    """An estimator whose parameters are chosen, and which may be a mixture of several of its kind."""
+    """An estimator whose parameters are chosen, and which may be a mixture of several of them."""
 
     inference: str
     parts_: tuple["ChoosingEstimator", ...]

@@ -142,7 +142,20 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         return doubts.reshape(-1, *self.target_shape_)
 
     def predict_dist(self, X: Any, noise_std: Any = None) -> Predictive:
-        """As that of the other regressors, with the rows' distances from the training rows."""
+        """The predictive distribution of y for each row.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            The error that a measurement of each row has, a standard deviation; none by default.
+
+        Returns
+        -------
+        Predictive
+            Mixtures. With `inference="auto"`, `distance` says how far each row is from the training
+            rows; predictions far from them are wider.
+        """
         distribution = super().predict_dist(X, noise_std)
         if not hasattr(self, "neighbourhood_"):
             return distribution
@@ -189,7 +202,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         return len(parts) > 1 and self.calibrate is not False
 
     def _judgements(self, data: Data) -> list[tuple[Any, np.ndarray, np.ndarray]]:
-        """Of a part: what it predicted for left-out rows, calibrated, what was seen, and weights."""
+        """Of a part: what it predicted for left-out rows, calibrated; what was seen; weights."""
         if self.inference == "exact":
             left_out, num_members = self._judged, 1
         else:
