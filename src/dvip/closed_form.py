@@ -366,8 +366,10 @@ class GPMoments(NamedTuple):
     @classmethod
     def of_all(cls, parts: Sequence["GPMoments"]) -> "GPMoments":
         """Of the rows of all of them."""
-        arrays = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:3])
-        return cls(*arrays, parts[0].spread)
+        mean, variance, middle = (
+            np.concatenate(part) for part in list(zip(*parts, strict=True))[:3]
+        )
+        return cls(mean, variance, middle, parts[0].spread)
 
     @property
     def weights(self) -> Float[np.ndarray, " levels"]:

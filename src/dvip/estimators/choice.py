@@ -134,7 +134,7 @@ class ChoosingEstimator(DeepEstimator):
             part = copy.copy(self)
             for attribute in FITTED:
                 part.__dict__.pop(attribute, None)
-            vars(part).update({**shared, **settings, **given, "verbose": False})
+            part.__dict__.update({**shared, **settings, **given, "verbose": False})
             parts.append((name, part))
         return parts
 
@@ -167,15 +167,9 @@ class ChoosingEstimator(DeepEstimator):
                     part._fit_closed_form(data)
                     continue
                 folder = None if checkpoints is None else checkpoints.of_part(index)
-                before = done
-                part._train_members(
-                    data,
-                    inputs,
-                    folder,
-                    int(part.max_iter),
-                    lambda steps, bound, before=before: report(before + steps, bound),
-                )
-                done += int(part.max_iter) * part._num_members
+                steps = int(part.max_iter or 0)  # candidates have them
+                part._train_members(data, inputs, folder, steps, _after(done, report))
+                done += steps * part._num_members
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
             slopes = self._slopes(parts, inputs.shape[1])
@@ -234,7 +228,7 @@ class ChoosingEstimator(DeepEstimator):
 
     def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
         if not hasattr(self, "parts_"):
-            return super()._draw_values(n, seed)
+            return super()._draw_values(n, seed)  # type: ignore[safe-super]  # of a task
         random = np.random.RandomState(seed)
         chosen = random.choice(len(self.parts_), size=n, p=self._weights)
         seeds = random.randint(MAX_SEED, size=len(self.parts_))
@@ -269,4 +263,10 @@ class ChoosingEstimator(DeepEstimator):
             if (count := int(min(1.0, share) * (rows.num_rows - judged)))
         ]
         empty = Batch(*(part[:0] for part in folds[0]))
-        return folds, Batch(*map(np.concatenate, zip(empty, *rest, strict=True)))
+        whole: Any = map(np.concatenate, zip(empty, *rest, strict=True))
+        return folds, Batch(*whole)
+
+
+def _after(done: int, report: Callable[[int, float], None]) -> Callable[[int, float], None]:
+    """What tells of steps after so many that were done before."""
+    return lambda steps, bound: report(done + steps, bound)

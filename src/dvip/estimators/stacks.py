@@ -43,6 +43,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
+    model_: Any  # a ClosedFormGP, too
 
     def _closed_form_fits(self, num_inputs: int) -> bool:
         alone = self.prior is None and self.n_layers in (None, 1) and self.n_inducing is None
@@ -97,7 +98,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         divided = self
         if self._left_out_share() is None:
             divided = copy.copy(self)
-            vars(divided).update(self._division(data.num_rows))
+            divided.__dict__.update(self._division(data.num_rows))
         return divided._fold_rows(data)
 
     def _left_out_as(self, moments: GPMoments, rows: Any) -> LeftOut:
@@ -209,7 +210,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             left_out, num_members = self._left_outs(data), self._num_members
         self.__dict__.pop("calibration_", None)
         if not left_out[0].prediction.can_be_rescaled:
-            return [tuple(part[:3]) for part in left_out]
+            return [(part.prediction, part.y, part.weights) for part in left_out]
         if self._calibrates:
             found = fit_scale(left_out, num_members)
             self.calibration_ = _cautious(found, left_out) if num_members == 1 else found
