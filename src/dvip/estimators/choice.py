@@ -10,18 +10,26 @@ import abc
 import copy
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from dvip.batches import Batch
+from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
 from dvip.estimators.ensembles import MIN_LEFT_OUT, seconds_left
 from dvip.neighbourhood import Neighbourhood
 from dvip.processes.bnn import BayesianNeuralNetwork
-from dvip.training import CheckpointFolder, Data, is_first_process, progress_bar
+from dvip.training import (
+    CheckpointFolder,
+    Data,
+    TrainingDiverged,
+    is_first_process,
+    progress_bar,
+)
 
 __all__ = ["INFERENCES", "Candidate", "ChoosingEstimator"]
 
@@ -50,6 +58,9 @@ MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
 LEAST_WEIGHT = 0.02
 
+# Of these, those that say how rows are divided.
+DIVIDING = {"n_members", "validation_fraction", "calibrate"}
+
 # What a fit leaves behind.
 FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
 
@@ -70,6 +81,8 @@ class ChoosingEstimator(DeepEstimator):
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
+    # Of a part: the mean log-density of left-out rows.
+    _score: float
 
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
@@ -126,17 +139,44 @@ class ChoosingEstimator(DeepEstimator):
         share = {"validation_fraction": LEFT_OUT_SHARE}
         return {"n_members": NUM_MEMBERS, "calibrate": True, **share}
 
-    def _parts_of(self, num_rows: int, num_inputs: int) -> list[tuple[str, "ChoosingEstimator"]]:
+    def _parts_of(self, data: Data, num_inputs: int) -> list[tuple[str, "ChoosingEstimator"]]:
         """A part for each candidate, with what the user gave."""
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
-        shared, parts = self._division(num_rows), []
-        for name, settings in self._candidates(num_rows, num_inputs):
+        shared, parts = self._division(data.num_rows), []
+        if not self._can_be_calibrated():
+            shared["calibrate"] = False
+        for name, settings in self._candidates(data.num_rows, num_inputs):
             part = copy.copy(self)
             for attribute in FITTED:
                 part.__dict__.pop(attribute, None)
             part.__dict__.update({**shared, **settings, **given, "verbose": False})
+            if part._left_out_share() is None:  # rows are left out nevertheless, to be judged by
+                members = part._num_members
+                part.validation_fraction = LEFT_OUT_SHARE if members == 1 else 1 / members
+            if not (part.inference == "exact" or given.keys() & DIVIDING or part._divides(data)):
+                undivided = {"n_members": None, "calibrate": False, "validation_fraction": None}
+                part.__dict__.update(undivided)
             parts.append((name, part))
         return parts
+
+    def _can_be_calibrated(self) -> bool:
+        return True
+
+    def _divides(self, data: Data) -> bool:
+        """Whether rows in memory are enough, and of enough classes, for all members."""
+        if not isinstance(data, ArrayData):
+            return True
+        try:
+            for index in range(self._num_members):
+                self._divided(data, index)
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def _is_judged(self) -> bool:
+        """Of a part: whether it left out rows."""
+        return self._left_out_share() is not None
 
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
@@ -150,12 +190,20 @@ class ChoosingEstimator(DeepEstimator):
         else:
             super()._train_on(data, inputs, checkpoints)
 
+    def _partial_fit(self, *arguments: Any, **options: Any) -> Self:
+        if hasattr(self, "parts_") or self.inference == "exact":
+            raise ValueError(
+                "partial_fit goes on with one model that variational inference trained: fit all "
+                "rows again, or use inference='vi'."
+            )
+        return super()._partial_fit(*arguments, **options)
+
     def _choose(self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None) -> None:
         """Trains the candidates and keeps those that weigh something."""
-        named = self._parts_of(data.num_rows, inputs.shape[1])
+        named = self._parts_of(data, inputs.shape[1])
         parts = [part for _, part in named]
         total = sum((part.max_iter or 0) * part._num_members for part in parts)
-        done = 0
+        done, diverged = 0, {}
         shown = self.verbose and is_first_process()
         with progress_bar(max(1, total), shown=shown) as report:
             for index, part in enumerate(parts):
@@ -168,8 +216,21 @@ class ChoosingEstimator(DeepEstimator):
                     continue
                 folder = None if checkpoints is None else checkpoints.of_part(index)
                 steps = int(part.max_iter or 0)  # candidates have them
-                part._train_members(data, inputs, folder, steps, _after(done, report))
+                try:
+                    part._train_members(data, inputs, folder, steps, _after(done, report))
+                except TrainingDiverged as error:
+                    diverged[named[index][0]] = error
                 done += steps * part._num_members
+        named = [(name, part) for name, part in named if name not in diverged]
+        for name, stopped in diverged.items():
+            if not named:
+                raise stopped
+            warnings.warn(
+                f"The candidate {name!r} diverged and is left out: {stopped}",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        parts = [part for _, part in named]
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
             slopes = self._slopes(parts, inputs.shape[1])
@@ -203,7 +264,10 @@ class ChoosingEstimator(DeepEstimator):
 
     def _keep_parts(self, named: Sequence[tuple[str, "ChoosingEstimator"]], data: Data) -> None:
         parts = [part for _, part in named]
-        weights, calibration = self._stacked(parts, data)
+        if len(parts) == 1 and not parts[0]._is_judged:
+            parts[0]._score, weights, calibration = float("nan"), np.ones(1), None
+        else:
+            weights, calibration = self._stacked(parts, data)
         kept = weights >= min(LEAST_WEIGHT, weights.max())
         weights = np.where(kept, weights, 0.0)
         weights /= weights.sum()

@@ -56,6 +56,13 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             "gaussian",
         )
 
+    def _can_be_calibrated(self) -> bool:
+        return self._regression().can_be_calibrated
+
+    @property
+    def _is_judged(self) -> bool:
+        return bool(self._judged) if self.inference == "exact" else super()._is_judged
+
     def _check_closed_form(self) -> None:
         for name, possible in (
             ("n_layers", (None, 1)),
@@ -176,9 +183,6 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
     ) -> tuple[np.ndarray, Calibration | None]:
-        if len(parts) == 1 and parts[0].inference == "exact" and not parts[0]._judged:
-            parts[0]._score = float("nan")
-            return np.ones(1), None
         judged = [part._judgements(data) for part in parts]
         y = [part[1] for part in judged[0]]
         row_weights = [part[2] for part in judged[0]]
