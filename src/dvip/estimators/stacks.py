@@ -1,7 +1,7 @@
 """A regressor and a classifier that may be mixtures of several of their kind, as one model."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,10 @@ from dvip.training import Data
 
 __all__ = ["ChoosingClassifier", "ChoosingRegressor"]
 
+
+# Components of rows whose distributions are in memory at once, where only their moments are asked
+# for.
+COMPONENTS_AT_ONCE = 2**18
 
 # Rows with which half of the logarithm of a scale below 1 is believed.
 ROWS_FOR_HALF = 300
@@ -141,6 +145,15 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         distribution = self._calibrated(Predictive.mixture(of_parts, self._weights))
         doubts = self._doubts(inputs)
         return distribution if doubts is None else distribution.widened(doubts)
+
+    def _pieces(self, inputs: np.ndarray, errors: np.ndarray | None) -> Iterator[Predictive]:
+        if not (hasattr(self, "parts_") or isinstance(self.model_, ClosedFormGP)):
+            yield from super()._pieces(inputs, errors)
+            return
+        step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
+        for start in range(0, len(inputs), step):
+            rows = slice(start, start + step)
+            yield self._distribution(inputs[rows], None if errors is None else errors[rows])
 
     def _doubts(self, inputs: np.ndarray) -> np.ndarray | None:
         """What predictions far from the training rows gain in standard deviations of y."""
