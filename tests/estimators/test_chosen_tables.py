@@ -67,6 +67,12 @@ def test_tiny_tables(num_rows):
     assert np.isfinite(model.distance(X)).all()
 
 
+@pytest.mark.parametrize("given", [{"n_members": 1}, {"validation_fraction": 0.05}], ids=str)
+def test_so_few_rows_that_none_is_left_out(given):
+    model = DVIPRegressor(**given).fit(X[:5], Y[:5])
+    assert np.isfinite(model.predict_dist(X).log_prob(Y)).all()
+
+
 @pytest.mark.parametrize("num_rows", [1, 3, 5, 12])
 def test_tiny_tables_of_counts(num_rows):
     given = {name: QUICK[name] for name in QUICK if name != "n_members"}

@@ -1,11 +1,12 @@
 """Models that the default chose: saved, tampered with, stopped and resumed."""
 
 import copy
+import pickle
 import warnings
 
 import numpy as np
 import pytest
-from examples import regression_data
+from examples import RandomWaves, regression_data
 from sealing import seal, unsealed
 from test_model_fuzz import assert_short, mutated
 
@@ -79,6 +80,20 @@ def test_loaded_models_are_bit_equal(name, tmp_path, mixture):
     assert_same(model, loaded)
     loaded.save(tmp_path / "again")
     assert_same(model, load(tmp_path / "again"))
+
+
+def test_an_own_prior(tmp_path):
+    """Which a file cannot hold: of the parts, either."""
+    model = DVIPRegressor(**QUICK, prior=RandomWaves()).fit(X, NOTHING)
+    model.save(tmp_path / "model")
+    with pytest.raises(ModelFileError, match=r"load\(path, prior=RandomWaves"):
+        load(tmp_path / "model")
+    assert_same(model, load(tmp_path / "model", prior=RandomWaves()))
+
+
+def test_a_pickle(mixture):
+    assert_same(mixture, pickle.loads(pickle.dumps(mixture)))
+    assert_same(mixture, copy.deepcopy(mixture))
 
 
 def test_loaded_models_can_be_fitted_again(tmp_path, mixture):

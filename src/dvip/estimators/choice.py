@@ -320,6 +320,8 @@ class ChoosingEstimator(DeepEstimator):
                 folds.append(rows.rows(self.seed_, 0, judged))
                 room -= judged
             others.append((rows, judged))
+        if not folds:  # so few that no member leaves out one
+            return [], data.rows(self.seed_, 0, min(data.num_rows, MAX_ROWS_OF_GP))
         share = room / max(1, sum(rows.num_rows - judged for rows, judged in others))
         rest = [
             rows.rows(self.seed_, judged, count)
