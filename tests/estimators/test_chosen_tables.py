@@ -73,7 +73,7 @@ def test_so_few_rows_that_none_is_left_out(given):
     assert np.isfinite(model.predict_dist(X).log_prob(Y)).all()
 
 
-@pytest.mark.parametrize("num_rows", [1, 3, 5, 12])
+@pytest.mark.parametrize("num_rows", [1, 5])
 def test_tiny_tables_of_counts(num_rows):
     given = {name: QUICK[name] for name in QUICK if name != "n_members"}
     model = DVIPRegressor(**given, likelihood="poisson").fit(X[:num_rows], np.arange(num_rows))
@@ -129,10 +129,7 @@ def test_classification(num_classes):
     assert np.all(model.distance(X + 100) > model.distance(X))
 
 
-@pytest.mark.parametrize(
-    "labels",
-    ["ab", "aab", "abc", "aabb", "ababa", "aaaabbbbcccc", 30 * "a" + "b", 30 * "a" + "bc"],
-)
+@pytest.mark.parametrize("labels", ["ab", "abc", "ababa", 4 * "abc", 30 * "a" + "b"])
 def test_tiny_tables_of_classes(labels):
     settings = {name: QUICK[name] for name in QUICK if name != "n_members"}
     rows = X[: len(labels)]
