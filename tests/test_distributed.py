@@ -22,7 +22,8 @@ from dvip.training.checkpoints import steps_of
 
 X, Y = regression_data(num_rows=200)
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
-FIT = ["--target", "y", "--layers", "2", "--prior-samples", "5", "--batch-size", "40"]
+FIT = ["--inference", "vi", "--target", "y", "--layers", "2", "--prior-samples", "5"]
+FIT += ["--batch-size", "40"]
 
 
 def run(*arguments):

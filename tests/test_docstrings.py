@@ -65,7 +65,8 @@ def test_estimators_list_the_names_of_the_registries(name):
     estimator = ESTIMATORS[name]
     kinds = documented(estimator)
     fitting = [key for key, cls in LIKELIHOODS.items() if cls.task == estimator.task]
-    text = sections(estimator)["Parameters"].split("likelihood : ")[1].split("precision : ")[0]
+    text = sections(estimator)["Parameters"].split("likelihood : ")[1]
+    text = re.split(r"^\w+ : ", text, flags=re.MULTILINE)[0]
     assert set(re.findall(r'"([\w-]+)"', text)) == {"auto", *fitting}
     if "prior" in kinds:
         names = re.search(r"a name \((.*?)\)", sections(estimator)["Parameters"], re.DOTALL)

@@ -51,6 +51,8 @@ STARTS = (USUAL_VARIANCES, (1.0, 0.1, 0.1), (0.1, 1.0, 0.1))
 PRIOR_STD, PRIOR_STD_OF_NOISE = 1.5, 3.0
 # Parameters stay so near to what is usual: numbers stay finite.
 FARTHEST = 12.0
+# Inputs that are scaled are no larger.
+LARGEST = 1e9
 # Of the logarithm of a squared standard normal variable; how far the logarithm of the noise may be
 # from its middle; what noise that varies must gain in the log-density of a row to be kept.
 MEAN_LOG_SQUARE, MAX_LOG_RATIO, LEAST_GAIN_OF_NOISE = -1.27, 4.0, 0.01
@@ -343,6 +345,15 @@ class ClosedFormGP:
             array = arrays[name]
             if array.dtype != dtype or array.shape != shape:
                 raise ValueError(f"{name} is {array.dtype}{array.shape}, expected {dtype}{shape}.")
+        usual = SumKernel.usual(num_inputs).parameters
+        for name in expected:
+            if "parameters" in name and np.any(np.abs(arrays[name] - usual) > 2 * FARTHEST):
+                raise ValueError(f"{name} are no parameters of a kernel.")
+        diagonal = arrays["factor"][np.cumsum(np.arange(1, number + 1)) - 1]
+        if not number or np.any(diagonal < 0.5) or np.any(np.abs(arrays["inducing"]) > LARGEST):
+            raise ValueError("its posterior is none.")  # (B is no less than I)
+        if not 0 <= arrays["spread"] <= SPREADS[-1]:
+            raise ValueError("the spread of its noise is none.")
         noise = arrays.get("noise_parameters")
         return cls(
             SumKernel(arrays["parameters"]),
@@ -366,8 +377,10 @@ class GPMoments(NamedTuple):
     @classmethod
     def of_all(cls, parts: Sequence["GPMoments"]) -> "GPMoments":
         """Of the rows of all of them."""
-        arrays = (np.concatenate(part) for part in list(zip(*parts, strict=True))[:3])
-        return cls(*arrays, parts[0].spread)
+        mean, variance, middle = (
+            np.concatenate(part) for part in list(zip(*parts, strict=True))[:3]
+        )
+        return cls(mean, variance, middle, parts[0].spread)
 
     @property
     def weights(self) -> Float[np.ndarray, " levels"]:

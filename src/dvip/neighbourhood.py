@@ -87,6 +87,8 @@ class Neighbourhood:
         shapes = (rows.shape[1:], slopes.shape, numbers.shape)
         types = (rows.dtype, slopes.dtype, numbers.dtype)
         fits = shapes == ((num_inputs,), (num_inputs,), (2,)) and len(rows)
-        if not fits or types != (np.float32, np.float64, np.float64) or not numbers[0] > 0:
+        if not fits or types != (np.float32, np.float64, np.float64):
+            raise ValueError("its training rows are none.")
+        if not (numbers[0] > 0 and numbers[1] >= 0 and np.all(slopes >= 0)):
             raise ValueError("its training rows are none.")
         return cls(rows, slopes, float(numbers[0]), float(numbers[1]))

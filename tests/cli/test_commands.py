@@ -205,7 +205,7 @@ def test_a_wide_table_with_inner_layers_that_narrow(tmp_path):
     random = np.random.default_rng(0)
     frame = pd.DataFrame(random.normal(size=(50, 36))).rename(columns=str)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    options = (*QUICK[2:], "--layers", "2", "--out", tmp_path / "m")
+    options = (*QUICK, "--layers", "2", "--out", tmp_path / "m")
     succeed("fit", tmp_path / "t.csv", "--target", "0", *options)
     result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
     assert json.loads(result.stdout)["rows"] == 50

@@ -27,10 +27,16 @@ def test_defaults_of_the_command_are_those_of_the_estimator():
     dvip, sip = DVIPRegressor.paper().get_params(), SIPRegressor().get_params()
     for name in ("layers", "prior_samples", "prior", "alpha", "max_iter", "learning_rate"):
         assert defaults[name] is None
-    for name in ("n_layers", "n_prior_samples"):
-        assert f"{dvip[name]} by default, {sip[name]} for sip." in told
-    assert f"{dvip['alpha']:.0f}, the ELBO, by default, {sip['alpha']:g} for sip." in told
-    assert f"{dvip['prior']} by default." in told
+    assert f"{dvip['n_prior_samples']} by default, {sip['n_prior_samples']} for sip." in told
+    for name in ("n_layers", "alpha"):
+        with_vi = f"by default chosen, {dvip[name]:g} with --inference vi and for deep-gp"
+        assert f"{with_vi}, {sip[name]:g} for sip." in told
+    assert dvip["prior"] == sip["prior"]
+    assert f"by default chosen, {dvip['prior']} with --inference vi and for sip." in told
+    chosen = DVIPRegressor().get_params()
+    assert all(chosen[name] is None for name in ("n_layers", "prior", "alpha", "max_iter"))
+    assert chosen["inference"] == "auto"
+    assert "auto, the default" in told
     deep_gp = DeepGPRegressor().get_params()
     assert all(deep_gp[name] == dvip[name] for name in ("n_layers", "alpha", "random_state"))
 

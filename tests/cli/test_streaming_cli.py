@@ -8,7 +8,8 @@ from command_line import patients, refuse, succeed
 from dvip import ExtrapolationWarning, load
 from dvip.tables import RowSplit, num_numbers
 
-QUICK = ("--layers", "1", "--max-iter", "200", "--prior-samples", "5", "--learning-rate", "0.05")
+QUICK = ("--inference", "vi", "--layers", "1", "--max-iter", "200", "--prior-samples", "5")
+QUICK += ("--learning-rate", "0.05")
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ def test_labels_that_are_numbers_are_the_same_however_written(tmp_path, stream, 
     frame.astype({"y": str}).to_parquet(tmp_path / "text.parquet")
     told = succeed(
         "fit", tmp_path / f"t.{suffix}", "--target", "y", "--out", tmp_path / "m", stream,
-        "--test-fraction", "0.2", *QUICK[:2], "--max-iter", "20",
+        "--test-fraction", "0.2", *QUICK[:4], "--max-iter", "20",
     ).stdout  # fmt: skip
     assert "2 classes: 1, 2.5" in told
     assert "(chosen from the values of y; --task regression changes it)" in told
@@ -108,7 +109,7 @@ def test_labels_that_are_numbers_are_the_same_however_written(tmp_path, stream, 
 @pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
 def test_words_that_are_taken_for_gaps_are_named(tmp_path, stream):
     rows = ["x;kind", *(f"{x};{'high' if x > 60 else 'low'}" for x in range(120)), "7;None", "8;?"]
-    fit = ("--target", "kind", "--out", tmp_path / "m", stream, *QUICK[:2], "--max-iter", "20")
+    fit = ("--target", "kind", "--out", tmp_path / "m", stream, *QUICK[:4], "--max-iter", "20")
     (tmp_path / "t.csv").write_text("\n".join(rows))
     told = succeed("fit", tmp_path / "t.csv", *fit).stdout
     assert "Dropped 2 rows without a value in kind ('?' or 'None')." in told

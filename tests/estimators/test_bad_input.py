@@ -50,13 +50,14 @@ def readable(error):
     return 10 < len(text) < 400
 
 
+@pytest.mark.parametrize("make", [lambda: DVIPRegressor.paper(**SETTINGS), DVIPRegressor])
 @settings(max_examples=60)
 @given(data=st.data())
-def test_any_finite_regression(data):
+def test_any_finite_regression(make, data):
     """Finite predictions, at the rows of the table and far away from them."""
     X = data.draw(tables())
     y = np.array(data.draw(columns(len(X))))
-    model = DVIPRegressor.paper(**SETTINGS)
+    model = make()
     largest = np.abs(y).max()
     spread = np.std(y / largest) * largest if largest > 0 else 0.0
     if largest > 1e279 or spread > 1e139 or 1e-305 < spread < 1e-139:

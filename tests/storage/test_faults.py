@@ -29,7 +29,8 @@ X, Y = regression_data()
 
 # Half of the time of this training is spent with writing checkpoints.
 NUM_STEPS = 20_000
-OPTIONS = ["--layers", "1", "--prior-samples", "5", "--max-iter", str(NUM_STEPS)]
+OPTIONS = ["--inference", "vi", "--layers", "1", "--prior-samples", "5"]
+OPTIONS += ["--max-iter", str(NUM_STEPS)]
 
 
 def often(few, many):

@@ -132,12 +132,16 @@ def fit(
     ] = None,
     layers: Annotated[
         int | None,
-        typer.Option(min=1, help="Layers; 1 for sip by default, 3 where nothing is chosen."),
+        typer.Option(
+            min=1,
+            help="Layers; by default chosen, 3 with --inference vi and for deep-gp, 1 for sip.",
+        ),
     ] = None,
     prior: Annotated[
         str | None,
         typer.Option(
-            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}; bnn by default."
+            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}; by default chosen, bnn "
+            "with --inference vi and for sip."
         ),
     ] = None,
     likelihood: Annotated[
@@ -156,15 +160,16 @@ def fit(
         typer.Option(
             min=0,
             max=1,
-            help="Of the α-energy that is optimised; 0, the ELBO, by default, 1 for sip.",
+            help="Of the α-energy that is optimised, 0 is the ELBO; by default chosen, 0 with "
+            "--inference vi and for deep-gp, 1 for sip.",
         ),
     ] = None,
     max_iter: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Training steps; by default 50,000 (deep-gp 10,000), and more for more than 2,000 "
-            "rows; sip 6,000.",
+            help="Training steps; by default chosen by the number of rows, with --inference vi "
+            "50,000 (deep-gp 10,000), and more for more than 2,000 rows; sip 6,000.",
         ),
     ] = None,
     batch_size: Annotated[

@@ -64,7 +64,7 @@ def load_profile() -> Profile:
 
 def demo_model(max_iter: int = 6_000, verbose: bool = False) -> DVIPRegressor:
     """Wider than the default, with more prior functions: one input, a rugged function of it."""
-    return DVIPRegressor(
+    return DVIPRegressor.paper(
         n_layers=2, n_units=5, n_prior_samples=50, max_iter=max_iter, verbose=verbose
     )
 

@@ -191,16 +191,15 @@ class DeepEstimator(EnsembleBuilder):
         """Takes back what was set on the estimator if an error, or Ctrl-C, ends the training.
 
         Scales, classes and model belong together. A training that diverged has set all of them: its
-        last finite model is kept.
+        last finite model is kept, where there is one.
         """
         before = dict(self.__dict__)
         try:
             yield
-        except TrainingDiverged:
-            raise
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
+        except BaseException as error:
+            if not (isinstance(error, TrainingDiverged) and hasattr(self, "model_")):
+                self.__dict__.clear()
+                self.__dict__.update(before)
             raise
 
     def _fit_rows(

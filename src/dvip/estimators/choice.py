@@ -9,17 +9,20 @@ depends on time unless `max_seconds` is given: the same seed gives the same mode
 import abc
 import copy
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from dvip.batches import Batch
+from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
+from dvip.estimators.serialisation import encode_parameters
 from dvip.neighbourhood import Neighbourhood
 from dvip.processes.bnn import BayesianNeuralNetwork
 from dvip.runtime import precision
@@ -27,6 +30,7 @@ from dvip.training import (
     CheckpointFolder,
     Data,
     Member,
+    TrainingDiverged,
     is_first_process,
     progress_bar,
     train_members,
@@ -59,6 +63,9 @@ MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
 LEAST_WEIGHT = 0.02
 
+# Of these, those that say how rows are divided.
+DIVIDING = {"n_members", "validation_fraction", "calibrate"}
+
 # What a fit leaves behind.
 FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
 
@@ -90,6 +97,8 @@ class ChoosingEstimator(DeepEstimator):
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
+    # Of a part: the mean log-density of left-out rows.
+    _score: float
 
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
@@ -152,20 +161,48 @@ class ChoosingEstimator(DeepEstimator):
         share = min(LEFT_OUT_SHARE, MAX_CALIBRATED / NUM_MEMBERS / num_rows)
         return {"n_members": NUM_MEMBERS, "validation_fraction": share, "calibrate": True}
 
-    def _parts_of(self, num_rows: int, num_inputs: int) -> list[tuple[str, "ChoosingEstimator"]]:
+    def _parts_of(self, data: Data, num_inputs: int) -> list[tuple[str, "ChoosingEstimator"]]:
         """A part for each candidate, with what the user gave; each once."""
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
         if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
             given["likelihood"] = self.likelihood
-        shared, parts = self._division(num_rows), []
-        for name, settings in self._candidates(num_rows, num_inputs):
+        shared: dict[str, Any] = self._division(data.num_rows)
+        parts: list[tuple[str, ChoosingEstimator]] = []
+        if not self._can_be_calibrated():
+            shared["calibrate"] = False
+        for name, settings in self._candidates(data.num_rows, num_inputs):
             part = copy.copy(self)
             for attribute in FITTED:
                 part.__dict__.pop(attribute, None)
-            vars(part).update({**shared, **settings, **given, "verbose": False})
-            if not any(part.get_params() == other.get_params() for _, other in parts):
+            part.__dict__.update({**shared, **settings, **given, "verbose": False})
+            if part._left_out_share() is None:  # rows are left out nevertheless, to be judged by
+                members = part._num_members
+                part.validation_fraction = LEFT_OUT_SHARE if members == 1 else 1 / members
+            if not (part.inference == "exact" or given.keys() & DIVIDING or part._divides(data)):
+                undivided = {"n_members": None, "calibrate": False, "validation_fraction": None}
+                part.__dict__.update(undivided)
+            if not any(_same(part, other) for _, other in parts):
                 parts.append((name, part))
         return parts
+
+    def _can_be_calibrated(self) -> bool:
+        return True
+
+    def _divides(self, data: Data) -> bool:
+        """Whether rows in memory are enough, and of enough classes, for all members."""
+        if not isinstance(data, ArrayData):
+            return True
+        try:
+            for index in range(self._num_members):
+                self._divided(data, index)
+        except ValueError:
+            return False
+        return True
+
+    @property
+    def _is_judged(self) -> bool:
+        """Of a part: whether it left out rows."""
+        return self._left_out_share() is not None
 
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
@@ -179,20 +216,34 @@ class ChoosingEstimator(DeepEstimator):
         else:
             super()._train_on(data, inputs, checkpoints)
 
+    def _partial_fit(self, *arguments: Any, **options: Any) -> Self:
+        if hasattr(self, "parts_") or self.inference == "exact":
+            raise ValueError(
+                "partial_fit goes on with one model that variational inference trained: fit all "
+                "rows again, or use inference='vi'."
+            )
+        return super()._partial_fit(*arguments, **options)
+
     def _choose(self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None) -> None:
         """Trains the candidates, side by side, and keeps those that weigh something."""
-        named = self._parts_of(data.num_rows, inputs.shape[1])
-        parts = [part for _, part in named]
-        deep = [part for part in parts if part.inference != "exact"]
+        named = self._parts_of(data, inputs.shape[1])
+        exact = [part for _, part in named if part.inference == "exact"]
+        deep = {name: part for name, part in named if part.inference != "exact"}
         with ThreadPoolExecutor(1) as background:
-            closed = [
-                background.submit(part._fit_closed_form, data)
-                for part in parts
-                if part.inference == "exact"
-            ]
-            self._train_parts(deep, data, inputs, checkpoints)
+            closed = [background.submit(part._fit_closed_form, data) for part in exact]
+            diverged = self._train_parts(deep, data, inputs, checkpoints)
             for future in closed:
                 future.result()
+        named = [(name, part) for name, part in named if name not in diverged]
+        for name, stopped in diverged.items():
+            if not named:
+                raise stopped
+            warnings.warn(
+                f"The candidate {name!r} diverged and is left out: {stopped}",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        parts = [part for _, part in named]
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
             slopes = self._slopes(parts, inputs.shape[1])
@@ -200,27 +251,59 @@ class ChoosingEstimator(DeepEstimator):
 
     def _train_parts(
         self,
-        parts: Sequence["ChoosingEstimator"],
+        parts: Mapping[str, "ChoosingEstimator"],
         data: Data,
         inputs: np.ndarray,
         checkpoints: CheckpointFolder | None,
-    ) -> None:
-        """Trains the members of all parts as if they were those of one ensemble."""
-        members: list[list[Member]] = []
-        with precision(self.precision):
-            for index, part in enumerate(parts):
-                part.n_samples_seen_, part._optimiser = data.num_rows, None
-                folder = None if checkpoints is None else checkpoints.of_part(index)
-                settings = part._settings(int(part.max_iter))
-                members.append(part._members(data, inputs, settings, folder))
-        every = [member for of_part in members for member in of_part]
-        total = sum(member.settings.max_iter for member in every)
-        left = seconds_left(self.max_seconds, self._started)
+    ) -> dict[str, TrainingDiverged]:
+        """Trains the members of all parts as if they were those of one ensemble.
+
+        Where one diverges, each part is trained by itself, and those that fail are told.
+        """
+        members = self._members_of(parts, data, inputs, checkpoints)
+        total = sum(member.settings.max_iter for of_part in members.values() for member in of_part)
         shown = self.verbose and is_first_process()
         with progress_bar(max(1, total), shown=shown) as report:
-            results = iter(train_members(every, self.precision, report, left) if every else [])
-        for part, of_part in zip(parts, members, strict=True):
-            part._keep(list(islice(results, len(of_part))))
+            try:
+                self._train_together(parts, members, report)
+            except TrainingDiverged as error:
+                if len(parts) == 1:
+                    return dict.fromkeys(parts, error)
+            else:
+                return {}
+        diverged: dict[str, TrainingDiverged] = {}
+        for name, part in parts.items():
+            diverged |= self._train_parts({name: part}, data, inputs, None)
+        return diverged
+
+    def _members_of(
+        self,
+        parts: Mapping[str, "ChoosingEstimator"],
+        data: Data,
+        inputs: np.ndarray,
+        checkpoints: CheckpointFolder | None,
+    ) -> dict[str, list[Member]]:
+        """What there is to train for each part."""
+        members = {}
+        with precision(self.precision):
+            for index, (name, part) in enumerate(parts.items()):
+                part.n_samples_seen_, part._optimiser = data.num_rows, None
+                folder = None if checkpoints is None else checkpoints.of_part(index)
+                settings = part._settings(int(part.max_iter or 0))  # candidates have them
+                members[name] = part._members(data, inputs, settings, folder)
+        return members
+
+    def _train_together(
+        self,
+        parts: Mapping[str, "ChoosingEstimator"],
+        members: Mapping[str, list[Member]],
+        report: Callable[[int, float], None],
+    ) -> None:
+        every = [member for of_part in members.values() for member in of_part]
+        left = seconds_left(self.max_seconds, self._started)
+        results = iter(train_members(every, self.precision, report, left) if every else [])
+        for name, part in parts.items():
+            part._keep(list(islice(results, len(members[name]))))
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         """How much a target of variance 1 may change along each of the inputs."""
@@ -250,7 +333,10 @@ class ChoosingEstimator(DeepEstimator):
 
     def _keep_parts(self, named: Sequence[tuple[str, "ChoosingEstimator"]], data: Data) -> None:
         parts = [part for _, part in named]
-        weights, calibration = self._stacked(parts, data)
+        if len(parts) == 1 and not parts[0]._is_judged:
+            parts[0]._score, weights, calibration = float("nan"), np.ones(1), None
+        else:
+            weights, calibration = self._stacked(parts, data)
         kept = weights >= min(LEAST_WEIGHT, weights.max())
         weights = np.where(kept, weights, 0.0)
         weights /= weights.sum()
@@ -275,7 +361,7 @@ class ChoosingEstimator(DeepEstimator):
 
     def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
         if not hasattr(self, "parts_"):
-            return super()._draw_values(n, seed)
+            return super()._draw_values(n, seed)  # type: ignore[safe-super]  # of a task
         random = np.random.RandomState(seed)
         chosen = random.choice(len(self.parts_), size=n, p=self._weights)
         seeds = random.randint(MAX_SEED, size=len(self.parts_))
@@ -303,6 +389,8 @@ class ChoosingEstimator(DeepEstimator):
                 folds.append(rows.rows(self.seed_, 0, judged))
                 room -= judged
             others.append((rows, judged))
+        if not folds:  # so few that no member leaves out one
+            return [], data.rows(self.seed_, 0, min(data.num_rows, MAX_ROWS_OF_GP))
         share = room / max(1, sum(rows.num_rows - judged for rows, judged in others))
         rest = [
             rows.rows(self.seed_, judged, count)
@@ -310,4 +398,10 @@ class ChoosingEstimator(DeepEstimator):
             if (count := int(min(1.0, share) * (rows.num_rows - judged)))
         ]
         empty = Batch(*(part[:0] for part in folds[0]))
-        return folds, Batch(*map(np.concatenate, zip(empty, *rest, strict=True)))
+        whole: Any = map(np.concatenate, zip(empty, *rest, strict=True))
+        return folds, Batch(*whole)
+
+
+def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
+    """Whether two parts would be the same, as what the user gave left no difference."""
+    return encode_parameters(first) == encode_parameters(second)

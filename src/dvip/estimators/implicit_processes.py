@@ -200,23 +200,26 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
 
     Parameters
     ----------
-    n_layers : int, default 3
-        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
-    n_prior_samples : int, default 20
-        S, the prior functions that a layer is a linear combination of. More are more flexible;
-        the cost of a step grows with its square. With inducing points, the functions that the
-        prior's covariances are estimated from; the paper takes 2,000.
-    prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+    n_layers : int, optional
+        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian. By
+        default they are chosen; with `inference="vi"` there are 3.
+    n_prior_samples : int, optional
+        S, the prior functions that a layer is a linear combination of: 20 by default. More are
+        more flexible; the cost of a step grows with its square. With inducing points, the
+        functions that the prior's covariances are estimated from; the paper takes 2,000.
+    prior : str, ImplicitProcess, or a sequence of them, optional
         The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
         "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
         activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
         one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-        prior of the first layer, and if given alone, later layers have "bnn".
-    alpha : float from 0 to 1, default 0.0
-        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+        prior of the first layer, and if given alone, later layers have "bnn". By default it is
+        chosen; with `inference="vi"` it is "bnn".
+    alpha : float from 0 to 1, optional
+        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5. By default it is
+        chosen; with `inference="vi"` it is 0.
     max_iter : int, optional
-        Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 200,000.
+        Training steps. By default 2,500 to 12,000, by the number of rows. With `inference="vi"`
+        50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -224,8 +227,8 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 1, and 10 where the α-energy of
-        several layers needs them.
+        Samples propagated in a training step. By default 3; with `inference="vi"` 1, and 10
+        where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
@@ -247,16 +250,23 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
         "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
         positive numbers, "poisson" and "negative-binomial" for counts.
+    inference : {"auto", "vi", "exact"}, default "auto"
+        "auto": candidates are trained, each on all rows but some, and mixed by how probable they
+        made the rows that they left out. They are a Gaussian process in closed form and deep
+        models, by the number of rows; parameters that are given hold for all of them, and leave
+        out those that they do not fit. "vi": one model with these parameters, by variational
+        inference. "exact": the Gaussian process alone.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
-        distributions. By default there is one model.
+        distributions. By default up to 5; with `inference="vi"` there is one model.
     validation_fraction : float, optional
         The share of the rows that is left out of the training to stop it when nothing improves
         any more and to keep the best. Each member of an ensemble leaves out another part.
-    calibrate : bool, default False
+    calibrate : bool, optional
         Whether to correct the width of the distributions, and their tails, by rows that were left
         out of the training: `validation_fraction` of them or, if it is not given, a tenth, or of
-        an ensemble all rows, each by one member.
+        an ensemble all rows, each by one member. By default they are, where the likelihood
+        allows it, but not with `inference="vi"`.
     max_seconds : float, optional
         How long `fit` may take; the training is shortened to it.
     precision : {"float32", "float64"}, default "float32"
@@ -264,20 +274,30 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
     random_state : int, RandomState or None, default 0
         The same number gives the same model.
     verbose : bool, default False
-        Whether to show a progress bar; where there is no terminal, a line a minute.
+        Whether to show a progress bar, and what was chosen; where there is no terminal, a line a
+        minute.
 
     Attributes
     ----------
-    model_ : DeepModel or Ensemble
-        The trained network and likelihood, or with `n_members` all of them.
+    parts_ : tuple of estimators
+        With `inference="auto"`: the models that are mixed, each with the parameters it was trained
+        with. They take scaled rows.
+    choice_ : tuple of Judgement
+        With `inference="auto"`, of each candidate: its name, the mean log-density of rows that it
+        left out, and its weight in the mixture, which is 0 if it was not kept.
+    neighbourhood_ : Neighbourhood
+        With `inference="auto"`: some of the training rows, which `distance` measures from.
+    model_ : DeepModel, Ensemble or ClosedFormGP
+        The trained network and likelihood, or with `n_members` all of them. Only where nothing was
+        mixed: each of `parts_` has one.
     bound_history_ : array
-        The mean of the bound over successive stretches of the training.
+        The mean of the bound over successive stretches of the training. Of `parts_`, if there are.
     calibration_ : Calibration
-        How predictions are corrected, with `calibrate`.
+        How predictions are corrected, with `calibrate`. `parts_` have their own besides.
     validation_scores_ : array of shape (scores, 3)
         Member, step and mean log-density of left-out rows, on the scale of the model.
     n_iter_ : int
-        Training steps done.
+        Training steps done; the most that a model had.
     input_shape_ : tuple of int
         The shape of one input, such as (28, 28) for images.
     encoder_ : TableEncoder
@@ -302,23 +322,26 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
 
     Parameters
     ----------
-    n_layers : int, default 3
-        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian.
-    n_prior_samples : int, default 20
-        S, the prior functions that a layer is a linear combination of. More are more flexible;
-        the cost of a step grows with its square. With inducing points, the functions that the
-        prior's covariances are estimated from; the paper takes 2,000.
-    prior : str, ImplicitProcess, or a sequence of them, default "bnn"
+    n_layers : int, optional
+        Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian. By
+        default they are chosen; with `inference="vi"` there are 3.
+    n_prior_samples : int, optional
+        S, the prior functions that a layer is a linear combination of: 20 by default. More are
+        more flexible; the cost of a step grows with its square. With inducing points, the
+        functions that the prior's covariances are estimated from; the paper takes 2,000.
+    prior : str, ImplicitProcess, or a sequence of them, optional
         The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
         "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
         activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
         one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-        prior of the first layer, and if given alone, later layers have "bnn".
-    alpha : float from 0 to 1, default 0.0
-        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
+        prior of the first layer, and if given alone, later layers have "bnn". By default it is
+        chosen; with `inference="vi"` it is "bnn".
+    alpha : float from 0 to 1, optional
+        Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5. By default it is
+        chosen; with `inference="vi"` it is 0.
     max_iter : int, optional
-        Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 200,000.
+        Training steps. By default 2,500 to 12,000, by the number of rows. With `inference="vi"`
+        50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -326,8 +349,8 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 1, and 10 where the α-energy of
-        several layers needs them.
+        Samples propagated in a training step. By default 3; with `inference="vi"` 1, and 10
+        where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
@@ -347,16 +370,20 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
     likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
         class of your own. "auto" is probit for two classes and robust-max for more.
+    inference : {"auto", "vi"}, default "auto"
+        "auto": what is not given is chosen by the number of rows; several models are trained,
+        each on all rows but some, and calibrated by those that they left out. "vi": one model
+        with these parameters, by variational inference.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
-        distributions. By default there is one model.
+        distributions. By default up to 5; with `inference="vi"` there is one model.
     validation_fraction : float, optional
         The share of the rows that is left out of the training to stop it when nothing improves
         any more and to keep the best. Each member of an ensemble leaves out another part.
-    calibrate : bool, default False
+    calibrate : bool, optional
         Whether to correct the probabilities by rows that were left out of the training:
         `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
-        each by one member.
+        each by one member. By default they are, but not with `inference="vi"`.
     max_seconds : float, optional
         How long `fit` may take; the training is shortened to it.
     precision : {"float32", "float64"}, default "float32"
@@ -364,22 +391,32 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
     random_state : int, RandomState or None, default 0
         The same number gives the same model.
     verbose : bool, default False
-        Whether to show a progress bar; where there is no terminal, a line a minute.
+        Whether to show a progress bar, and what was chosen; where there is no terminal, a line a
+        minute.
 
     Attributes
     ----------
     classes_ : array
         The labels, sorted.
+    parts_ : tuple of estimators
+        With `inference="auto"`: the models that are mixed, each with the parameters it was trained
+        with. They take scaled rows.
+    choice_ : tuple of Judgement
+        With `inference="auto"`, of each candidate: its name, the mean log-density of rows that it
+        left out, and its weight in the mixture, which is 0 if it was not kept.
+    neighbourhood_ : Neighbourhood
+        With `inference="auto"`: some of the training rows, which `distance` measures from.
     model_ : DeepModel or Ensemble
-        The trained network and likelihood, or with `n_members` all of them.
+        The trained network and likelihood, or with `n_members` all of them. Only where nothing was
+        mixed: each of `parts_` has one.
     bound_history_ : array
-        The mean of the bound over successive stretches of the training.
+        The mean of the bound over successive stretches of the training. Of `parts_`, if there are.
     calibration_ : Calibration
-        How predictions are corrected, with `calibrate`.
+        How predictions are corrected, with `calibrate`. `parts_` have their own besides.
     validation_scores_ : array of shape (scores, 3)
         Member, step and mean log-density of left-out rows, on the scale of the model.
     n_iter_ : int
-        Training steps done.
+        Training steps done; the most that a model had.
     input_shape_ : tuple of int
         The shape of one input, such as (28, 28) for images.
     encoder_ : TableEncoder

@@ -39,9 +39,6 @@ Models = Sequence[DeepModel[Regression]]
 # Samples propagated for a score while training.
 SAMPLES_OF_SCORE = 16
 
-# Rows whose distributions are in memory at once, where only their moments are asked for.
-ROWS_AT_ONCE = 10_000
-
 # Where every known error is this many times the standard deviation of y, their unit is wrong.
 LARGE_ERROR = 2.0
 
@@ -271,10 +268,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         inputs = self._scaled(X)
         errors = self._errors_at(noise_std, len(inputs))
         means, stds = [], []
-        for start in range(0, len(inputs), ROWS_AT_ONCE):  # of which nothing else is kept
-            rows = slice(start, start + ROWS_AT_ONCE)
-            of_rows = None if errors is None else errors[rows]
-            distribution = self._distribution(inputs[rows], of_rows)
+        for distribution in self._pieces(inputs, errors):  # of which nothing else is kept
             means.append(distribution.mean)
             if return_std:
                 stds.append(distribution.std)
@@ -321,6 +315,15 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """What is predicted for scaled inputs, calibrated."""
         models = members_of(self.model_)
         return self._calibrated(self._predicted(inputs, models, num_samples, errors))
+
+    def _pieces(self, inputs: np.ndarray, errors: np.ndarray | None) -> Iterator[Predictive]:
+        """What is predicted, for some rows after others."""
+        models, done = members_of(self.model_), 0
+        for piece in self._moments(inputs, models):
+            rows = slice(done, done + len(piece[0][0]))
+            done = rows.stop
+            of_rows = None if errors is None else errors[rows]
+            yield self._calibrated(self._predictive(piece, models, of_rows))
 
     def _moments(
         self, inputs: np.ndarray, models: Models, num_samples: int | None = None

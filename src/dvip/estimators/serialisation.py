@@ -439,6 +439,7 @@ def _check_parameters_of_the_model(estimator: Any, arrays: Mapping[str, np.ndarr
 # Parameters that a training does not depend on, and those that its settings and seed stand for.
 NOT_OF_THE_IDENTITY = (
     "verbose",
+    "inference",  # what has checkpoints is trained by variational inference
     "n_predictive_samples",
     "random_state",
     "max_iter",

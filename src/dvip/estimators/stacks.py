@@ -1,7 +1,7 @@
 """A regressor and a classifier that may be mixtures of several of their kind, as one model."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,10 @@ from dvip.training import Data
 __all__ = ["ChoosingClassifier", "ChoosingRegressor"]
 
 
+# Components of rows whose distributions are in memory at once, where only their moments are asked
+# for.
+COMPONENTS_AT_ONCE = 2**18
+
 # Rows with which half of the logarithm of a scale below 1 is believed.
 ROWS_FOR_HALF = 300
 
@@ -48,6 +52,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
+    model_: Any  # a ClosedFormGP, too
 
     def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
         heavy = {**WIDE, "likelihood": "student-t", "max_iter": steps}
@@ -64,6 +69,13 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             "auto",
             "gaussian",
         )
+
+    def _can_be_calibrated(self) -> bool:
+        return self._regression().can_be_calibrated
+
+    @property
+    def _is_judged(self) -> bool:
+        return bool(self._judged) if self.inference == "exact" else super()._is_judged
 
     def _check_closed_form(self) -> None:
         for name, possible in (
@@ -107,7 +119,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         divided = self
         if self._left_out_share() is None:
             divided = copy.copy(self)
-            vars(divided).update(self._division(data.num_rows))
+            divided.__dict__.update(self._division(data.num_rows))
         return divided._fold_rows(data)
 
     def _left_out_as(self, moments: GPMoments, rows: Any) -> LeftOut:
@@ -144,6 +156,15 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         doubts = self._doubts(inputs)
         return distribution if doubts is None else distribution.widened(doubts)
 
+    def _pieces(self, inputs: np.ndarray, errors: np.ndarray | None) -> Iterator[Predictive]:
+        if not (hasattr(self, "parts_") or isinstance(self.model_, ClosedFormGP)):
+            yield from super()._pieces(inputs, errors)
+            return
+        step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
+        for start in range(0, len(inputs), step):
+            rows = slice(start, start + step)
+            yield self._distribution(inputs[rows], None if errors is None else errors[rows])
+
     def _doubts(self, inputs: np.ndarray) -> np.ndarray | None:
         """What predictions far from the training rows gain in standard deviations of y."""
         if not hasattr(self, "neighbourhood_"):
@@ -152,7 +173,20 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         return doubts.reshape(-1, *self.target_shape_)
 
     def predict_dist(self, X: Any, noise_std: Any = None) -> Predictive:
-        """As that of the other regressors, with the rows' distances from the training rows."""
+        """The predictive distribution of y for each row.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            The error that a measurement of each row has, a standard deviation; none by default.
+
+        Returns
+        -------
+        Predictive
+            Mixtures. With `inference="auto"`, `distance` says how far each row is from the training
+            rows; predictions far from them are wider.
+        """
         distribution = super().predict_dist(X, noise_std)
         if not hasattr(self, "neighbourhood_"):
             return distribution
@@ -172,9 +206,6 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
     ) -> tuple[np.ndarray, Calibration | None]:
-        if len(parts) == 1 and parts[0].inference == "exact" and not parts[0]._judged:
-            parts[0]._score = float("nan")
-            return np.ones(1), None
         judged = [part._judgements(data) for part in parts]
         y = [part[1] for part in judged[0]]
         row_weights = [part[2] for part in judged[0]]
@@ -206,7 +237,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             left_out, num_members = self._left_outs(data), self._num_members
         self.__dict__.pop("calibration_", None)
         if not left_out[0].prediction.can_be_rescaled:
-            return [tuple(part[:3]) for part in left_out]
+            return [(part.prediction, part.y, part.weights) for part in left_out]
         if self._calibrates:
             found = fit_scale(left_out, num_members)
             self.calibration_ = _cautious(found, left_out) if num_members == 1 else found

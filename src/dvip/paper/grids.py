@@ -4,7 +4,7 @@ The order of a grid's runs is by split and seed first, so that an unfinished gri
 everything.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from types import MappingProxyType
@@ -36,7 +36,7 @@ class Method:
 
     name: str
     label: str
-    estimators: Mapping[str, type]
+    estimators: Mapping[str, Callable[..., Any]]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def estimator(self, task: str, **settings: Any) -> Any:
