@@ -349,7 +349,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         known = {} if errors is None else {"errors": errors}  # likelihoods need not take them
         distribution = Predictive.mixture(
             [
-                model.likelihood.predictive(mean, variance, scaler.mean, scaler.scale, **known)
+                model.predictive(mean, variance, scaler.mean, scaler.scale, **known)
                 for model, (mean, variance) in zip(models, moments, strict=True)
             ]
         )
