@@ -23,6 +23,7 @@ from dvip.sampled import ChosenSamples, SampledModel, SampledNetwork
 
 __all__ = [
     "FunctionDraws",
+    "Model",
     "class_probabilities",
     "draw_functions",
     "members_of",

@@ -187,6 +187,13 @@ def fit(
             "out.",
         ),
     ] = None,
+    inference: Annotated[
+        str | None,
+        typer.Option(
+            help="vi, the default, approximates the posterior of dvip; mcmc samples it, for up to "
+            "a few thousand rows."
+        ),
+    ] = None,
     max_seconds: Annotated[
         float | None, typer.Option(help="End the training after so many seconds, where it is.")
     ] = None,
@@ -251,6 +258,7 @@ def fit(
         "validation_fraction": validation_fraction,
         "calibrate": calibrate,
         "max_seconds": max_seconds,
+        "inference": inference,
     }
     checkpointing = Checkpointing(checkpoint, checkpoint_every, resume)
     with Distributing(distributed, coordinator, num_processes, process_id).together():

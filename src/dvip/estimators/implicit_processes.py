@@ -132,6 +132,8 @@ class _DVIP(ImplicitProcessEstimator):
         validation_fraction: float | None = None,
         calibrate: bool = False,
         max_seconds: float | None = None,
+        inference: str = "vi",
+        n_chains: int = 4,
         precision: str = "float32",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
@@ -184,7 +186,8 @@ class DVIPRegressor(DeepRegressor, _DVIP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 200,000.
+        number of rows, up to 200,000. Of a sampled posterior the steps of each chain once it is
+        tuned, by default 4,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -227,6 +230,12 @@ class DVIPRegressor(DeepRegressor, _DVIP):
         an ensemble all rows, each by one member.
     max_seconds : float, optional
         How long `fit` may take; the training is shortened to it.
+    inference : {"vi", "mcmc"}, default "vi"
+        Whether the posterior is approximated by variational inference, or sampled (Markov chain
+        Monte Carlo): coefficients, parameters of the prior and noise together, on all rows at every
+        step. The latter is for up to a few thousand rows.
+    n_chains : int, default 4
+        Chains that sample it, side by side.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
@@ -236,10 +245,14 @@ class DVIPRegressor(DeepRegressor, _DVIP):
 
     Attributes
     ----------
-    model_ : DeepModel or Ensemble
-        The trained network and likelihood, or with `n_members` all of them.
+    model_ : DeepModel, Ensemble or SampledModel
+        The trained network and likelihood, or with `n_members` all of them; samples of them, where
+        the posterior is sampled.
     bound_history_ : array
-        The mean of the bound over successive stretches of the training.
+        The mean of the bound over successive stretches of the training; of a sampled posterior the
+        log-density, for each chain.
+    diagnostics_ : Diagnostics
+        How well chains have mixed, where the posterior is sampled.
     calibration_ : Calibration
         How predictions are corrected, with `calibrate`.
     validation_scores_ : array of shape (scores, 3)
@@ -286,7 +299,8 @@ class DVIPClassifier(DeepClassifier, _DVIP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 50,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 200,000.
+        number of rows, up to 200,000. Of a sampled posterior the steps of each chain once it is
+        tuned, by default 4,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -314,7 +328,8 @@ class DVIPClassifier(DeepClassifier, _DVIP):
         linear combination of its prior functions.
     likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
-        class of your own. "auto" is probit for two classes and robust-max for more.
+        class of your own. "auto" is probit for two classes and robust-max for more, softmax where
+        the posterior is sampled.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.
@@ -327,6 +342,12 @@ class DVIPClassifier(DeepClassifier, _DVIP):
         each by one member.
     max_seconds : float, optional
         How long `fit` may take; the training is shortened to it.
+    inference : {"vi", "mcmc"}, default "vi"
+        Whether the posterior is approximated by variational inference, or sampled (Markov chain
+        Monte Carlo): coefficients, parameters of the prior and noise together, on all rows at every
+        step. The latter is for up to a few thousand rows.
+    n_chains : int, default 4
+        Chains that sample it, side by side.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
@@ -338,10 +359,14 @@ class DVIPClassifier(DeepClassifier, _DVIP):
     ----------
     classes_ : array
         The labels, sorted.
-    model_ : DeepModel or Ensemble
-        The trained network and likelihood, or with `n_members` all of them.
+    model_ : DeepModel, Ensemble or SampledModel
+        The trained network and likelihood, or with `n_members` all of them; samples of them, where
+        the posterior is sampled.
     bound_history_ : array
-        The mean of the bound over successive stretches of the training.
+        The mean of the bound over successive stretches of the training; of a sampled posterior the
+        log-density, for each chain.
+    diagnostics_ : Diagnostics
+        How well chains have mixed, where the posterior is sampled.
     calibration_ : Calibration
         How predictions are corrected, with `calibrate`.
     validation_scores_ : array of shape (scores, 3)

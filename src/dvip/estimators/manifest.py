@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 
 from dvip.calibration import Calibration
 from dvip.estimators.scales import Standardiser
+from dvip.training import Diagnostics
 
 __all__ = ["check_attributes", "check_sizes"]
 
@@ -76,11 +77,15 @@ def check_attributes(estimator: Any) -> None:
         raise ValueError(f"{num_given:,} inputs, {num_inputs:,} scales.")
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
-    members = () if estimator.n_members is None else (estimator.n_members,)
+    sampled = estimator.inference == "mcmc"
+    members = (estimator.n_chains,) if sampled else (estimator.n_members,)
+    members = () if members == (None,) else members
     _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
     if hasattr(estimator, "validation_scores_"):
         _check_array(estimator, "validation_scores_", "f", len(estimator.validation_scores_), 3)
     _check_calibration(estimator)
+    if sampled and not isinstance(estimator.diagnostics_, Diagnostics):
+        raise ValueError("diagnostics_ are none.")
     for attribute in ("target_names_", "noise_names_"):
         names = getattr(estimator, attribute, ())
         if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):
