@@ -1,8 +1,8 @@
 """Whether chains have sampled what they were to sample: numbers that people know, and advice."""
 
-import warnings
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -68,9 +68,8 @@ def diagnose(
     """What the predictions of all chains say."""
     from blackjax.diagnostics import ess_bulk, rhat
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of predictions that never change
-        r_hats, sizes = np.asarray(rhat(predictions)), np.asarray(ess_bulk(predictions))
+    both = jax.jit(lambda predictions: (rhat(predictions), ess_bulk(predictions)))
+    r_hats, sizes = map(np.asarray, both(predictions))
     known = np.isfinite(r_hats) & np.isfinite(sizes)
     r_hats, sizes = (x[known] if known.any() else np.full(1, np.nan) for x in (r_hats, sizes))
     return Diagnostics(

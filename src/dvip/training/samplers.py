@@ -7,7 +7,8 @@ BlackJAX makes the steps. It is imported where they are compiled: a prediction n
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cache, wraps
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -18,8 +19,27 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from dvip.batches import Batch
 from dvip.objectives import DeepModel, log_joint
 from dvip.parameters import combine, split_trainable
+from dvip.runtime import small_program_options
 
-__all__ = ["DRAWS_AT_ONCE", "MCLMC", "NUTS", "Posterior", "Sampler", "Tuning", "ascend"]
+__all__ = ["DRAWS_AT_ONCE", "MCLMC", "NUTS", "Place", "Posterior", "Sampler", "Tuning", "ascend", "compiled"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(function: Function) -> Function:
+    """The function as a program, compiled for what JAX computes on when it is first called."""
+
+    @cache
+    def program() -> Any:
+        options = small_program_options(jax.default_backend())
+        return eqx.filter_jit(function, compiler_options=options)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        return program()(*arguments)
+
+    return call  # type: ignore[return-value]
+
 
 # How far parameters are from where they start, a priori.
 SPREAD_OF_PRIOR, SPREAD_OF_LIKELIHOOD = 1.0, 3.0
@@ -94,25 +114,33 @@ def _coefficients(model: DeepModel) -> list[Array]:
     return [layer.coefficients for layer in model.network.known_layers]
 
 
-@eqx.filter_jit
-def ascend(
-    posterior: Posterior, position: Vector, num_steps: int
-) -> tuple[Vector, Float[Array, " steps"]]:
-    """Adam's way uphill, and the log-densities on it; what is not finite is not gone to."""
+class Place(NamedTuple):
+    """A vector with its log-density, and the gradient of it."""
+
+    position: Vector
+    log_density: Float[Array, ""]
+    gradient: Vector
+
+
+@compiled
+def ascend(posterior: Posterior, position: Vector, num_steps: int) -> Place:
+    """Where Adam comes to on its way uphill; what is not finite is not gone to."""
     import optax
 
     adam = optax.adam(RATE_OF_ASCENT)
+    # The last step is of length zero: density and gradient are those of where it ends.
+    moves = jnp.arange(num_steps + 1) < num_steps
 
-    def step(carry: tuple[Vector, Any], _: None) -> tuple[tuple[Vector, Any], Array]:
-        position, state = carry
+    def step(carry: tuple[Place, Any], moves: Array) -> tuple[tuple[Place, Any], None]:
+        position, state = carry[0].position, carry[1]
         value, gradient = jax.value_and_grad(posterior.log_density)(position)
-        finite = jnp.all(jnp.isfinite(gradient))
+        finite = moves & jnp.all(jnp.isfinite(gradient))
         change, state = adam.update(jnp.where(finite, -gradient, 0), state)
-        return (position + change, state), value
+        return (Place(jnp.where(moves, position + change, position), value, gradient), state), None
 
-    carry = (position, adam.init(position))
-    (position, _), values = jax.lax.scan(step, carry, None, length=num_steps)
-    return position, values
+    start = Place(position, jnp.zeros_like(position[0]), jnp.zeros_like(position))
+    (place, _), _ = jax.lax.scan(step, (start, adam.init(position)), moves)
+    return place
 
 
 class Tuning(NamedTuple):
@@ -141,7 +169,7 @@ State = tuple[Any, Tuning]
 class Sampler(eqx.Module):
     """A way to move through a density: where it starts, how it is tuned, how it draws."""
 
-    def start(self, posterior: Posterior, position: Vector, key: PRNGKeyArray) -> State:
+    def start(self, place: Place, key: PRNGKeyArray) -> State:
         """Before the first step."""
         raise NotImplementedError
 
@@ -171,7 +199,7 @@ NUM_STRETCHES, SHARE_OF_STEP = 3, 0.25
 # Calls of the program that draws, of so many draws each, after which steps are corrected; by this
 # factor at least.
 PIECES_TO_CORRECT, DRAWS_AT_ONCE = 4, 10
-LEAST_FACTOR = 0.25
+LEAST_FACTOR = 0.5
 
 
 class MCLMC(Sampler):
@@ -187,18 +215,24 @@ class MCLMC(Sampler):
             desired_energy_var=ENERGY_VARIANCE, desired_energy_var_max_ratio=max_ratio
         )
 
-    @eqx.filter_jit
-    def start(self, posterior: Posterior, position: Vector, key: PRNGKeyArray) -> State:
+    @compiled
+    def start(self, place: Place, key: PRNGKeyArray) -> State:
         """A random direction, and steps of a guessed size."""
-        import blackjax
+        from blackjax.mcmc.integrators import IntegratorState
+        from blackjax.util import generate_unit_vector
 
-        state = blackjax.mclmc.init(position, posterior.log_density, key)
-        root = jnp.sqrt(jnp.asarray(position.size, position.dtype))
-        return state, Tuning(root, FIRST_STEP * root, jnp.ones_like(position))
+        direction = generate_unit_vector(key, place.position)
+        root = jnp.sqrt(jnp.asarray(place.position.size, place.position.dtype))
+        tuning = Tuning(root, FIRST_STEP * root, jnp.ones_like(place.position))
+        return IntegratorState(place.position, direction, *place[1:]), tuning
 
     def tunings(self) -> tuple[Callable[..., State], ...]:
-        """Step size and variances, several times; a look at the errors; at last the length."""
-        return (*(self._tune_steps,) * NUM_STRETCHES, self._correct_steps, self._tune_length)
+        """Step size and variances, several times; at last a look at the errors.
+
+        The length is the root of the number of entries: once these are scaled by their variances,
+        that is the size of what is sampled.
+        """
+        return (*(self._tune_steps,) * NUM_STRETCHES, self._correct_steps)
 
     def _correct_steps(
         self, posterior: Posterior, state: State, key: PRNGKeyArray, num_steps: int
@@ -220,7 +254,7 @@ class MCLMC(Sampler):
         factor = jnp.clip((ENERGY_VARIANCE / variance) ** (1 / 6), LEAST_FACTOR, 1.0)
         return state[0], state[1]._replace(step_size=state[1].step_size * factor)
 
-    @eqx.filter_jit
+    @compiled
     def _tune_steps(
         self, posterior: Posterior, state: State, key: PRNGKeyArray, num_steps: int
     ) -> State:
@@ -241,17 +275,7 @@ class MCLMC(Sampler):
         after, tuned = tune(state[0], MCLMCAdaptationState(*state[1]), num_steps, key)
         return after, Tuning(*map(_as(state[1].step_size), tuned))
 
-    @eqx.filter_jit
-    def _tune_length(
-        self, posterior: Posterior, state: State, key: PRNGKeyArray, num_steps: int
-    ) -> State:
-        from blackjax.adaptation.mclmc_adaptation import MCLMCAdaptationState, make_adaptation_L
-
-        tune = make_adaptation_L(self._kernel(), posterior.log_density, frac=1.0, l_factor=0.4)
-        after, tuned = tune(state[0], MCLMCAdaptationState(*state[1]), num_steps, key)
-        return after, Tuning(*map(_as(state[1].step_size), tuned))
-
-    @eqx.filter_jit
+    @compiled
     def draw(
         self,
         posterior: Posterior,
@@ -283,21 +307,21 @@ class MCLMC(Sampler):
 class NUTS(Sampler):
     """The No-U-Turn sampler, which is exact: for few parameters."""
 
-    @eqx.filter_jit
-    def start(self, posterior: Posterior, position: Vector, key: PRNGKeyArray) -> State:
+    @compiled
+    def start(self, place: Place, key: PRNGKeyArray) -> State:
         """A place, and steps of a guessed size."""
-        import blackjax
+        from blackjax.mcmc.hmc import HMCState
 
         del key
-        ones = jnp.ones_like(position)
-        state = blackjax.nuts.init(position, posterior.log_density)
-        return state, Tuning(jnp.zeros_like(ones[0]), jnp.full_like(ones[0], 0.1), ones)
+        ones = jnp.ones_like(place.position)
+        tuning = Tuning(jnp.zeros_like(ones[0]), jnp.full_like(ones[0], 0.1), ones)
+        return HMCState(*place), tuning
 
     def tunings(self) -> tuple[Callable[..., State], ...]:
         """All of it at once, in windows of its own."""
         return (self._tune,)
 
-    @eqx.filter_jit
+    @compiled
     def _tune(
         self, posterior: Posterior, state: State, key: PRNGKeyArray, num_steps: int
     ) -> State:
@@ -308,7 +332,7 @@ class NUTS(Sampler):
         tuning = Tuning(state[1].length, found["step_size"], found["inverse_mass_matrix"])
         return after, Tuning(*map(_as(state[1].step_size), tuning))
 
-    @eqx.filter_jit
+    @compiled
     def draw(
         self,
         posterior: Posterior,

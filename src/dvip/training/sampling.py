@@ -25,7 +25,7 @@ from dvip.sampled import SampledModel, spread
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.diagnostics import Diagnostics, diagnose, split_r_hat
 from dvip.training.members import side_by_side
-from dvip.training.samplers import DRAWS_AT_ONCE, MCLMC, NUTS, Posterior, Sampler, ascend
+from dvip.training.samplers import DRAWS_AT_ONCE, MCLMC, NUTS, Place, Posterior, Sampler, ascend, compiled
 from dvip.training.trainer import STOPPING_SIGNALS
 
 __all__ = ["Chain", "SamplingResult", "SamplingSettings", "sample_posterior", "total_steps"]
@@ -38,7 +38,9 @@ PIECES_OF_STRETCH = 4
 FIRST_SPREAD, STEPS_UPHILL = 0.3, 200
 # Rows whose predictions are looked at.
 MAX_PROBES = 50
-# Up to so many numbers are sampled by NUTS; its trajectories are as long as so many steps.
+# In one layer, up to so many numbers are sampled by NUTS; a trajectory of it counts as so many
+# steps. (60 rows, 10 prior samples, effective samples of the worst prediction for a second of a
+# core: with one layer NUTS has 60 and MCLMC 16, with two NUTS has 3 and MCLMC 6.)
 MAX_FOR_NUTS, STEPS_OF_TRAJECTORY = 50, 10
 # Of a limited time, the share that may be spent before the first draw.
 SHARE_OF_TUNING = 0.4
@@ -56,7 +58,7 @@ class SamplingSettings:
 
     def chosen_sampler(self, posterior: Posterior) -> Sampler:
         """By its name, or by the number of parameters."""
-        few = posterior.size <= MAX_FOR_NUTS
+        few = posterior.size <= MAX_FOR_NUTS and len(posterior.fixed.network.stages) == 1
         return {"mclmc": MCLMC, "nuts": NUTS, "auto": NUTS if few else MCLMC}[self.sampler]()
 
     def steps_between(self, sampler: Sampler) -> int:
@@ -137,15 +139,16 @@ class Chain:
         return self.stage + (len(self.errors) > 0)
 
     def _key(self) -> Any:
-        return random_key(self.settings.seed, self.index, len(self.history))
+        # Of the generator that compiles fastest.
+        return random_key(self.settings.seed, self.index, len(self.history), impl="rbg")
 
     def advance(self, *, hurry: bool = False) -> None:
-        """The next stretch or piece; in a hurry, the tuning goes on to its last two."""
+        """The next stretch or piece; in a hurry, the tuning goes on to its last."""
         if self.stage == 0:
             self._begin()
         elif self.stage <= len(self._tunings):
-            if hurry and 1 < self.stage < len(self._tunings) - 1:
-                self.stage = len(self._tunings) - 1
+            if hurry and self.stage > 1:
+                self.stage = len(self._tunings)
             self._tune()
         else:
             self._draw()
@@ -153,9 +156,9 @@ class Chain:
     def _begin(self) -> None:
         size, dtype = self.posterior.size, self.draws.dtype
         position = FIRST_SPREAD * jax.random.normal(self._key(), (size,), dtype)
-        position, values = ascend(self.posterior, position, STEPS_UPHILL)
-        self.state = self.sampler.start(self.posterior, position, self._key())
-        self._note(float(values[-1]), 1)
+        place = ascend(self.posterior, position, STEPS_UPHILL)
+        self.state = self.sampler.start(place, self._key())
+        self._note(float(place.log_density), 1)
         if not np.isfinite(self.history[-1]):
             raise FloatingPointError(
                 "The density of the posterior is not finite where a chain begins: use "
@@ -205,9 +208,8 @@ class Chain:
         """As a checkpoint has it."""
         arrays = checkpoint.arrays
         position = jnp.zeros(self.posterior.size, self.draws.dtype)
-        skeleton = eqx.filter_eval_shape(
-            self.sampler.start, self.posterior, position, random_key(0)
-        )
+        place = Place(position, position[0], position)
+        skeleton = eqx.filter_eval_shape(self.sampler.start, place, self._key())
         try:
             self.state = tree_from_arrays("state", skeleton, arrays)
             self.draws, self.errors = arrays["draws"], arrays["errors"]
@@ -264,7 +266,7 @@ class Chain:
                     signals.deliver()
 
 
-@eqx.filter_jit
+@compiled
 def _values(posterior: Posterior, positions: Any, inputs: Any) -> Any:
     return posterior.values(jnp.asarray(positions), inputs)
 
@@ -354,6 +356,6 @@ def _result(posterior: Posterior, chains: list[Chain]) -> SamplingResult:
     return SamplingResult(model, diagnostics, history)
 
 
-@eqx.filter_jit
+@compiled
 def _parameters(posterior: Posterior, positions: Any) -> DeepModel:
     return jax.lax.map(posterior.parameters, jnp.asarray(positions))
