@@ -125,7 +125,7 @@ class SampledModel(eqx.Module, Generic[LikelihoodType]):
         parameters = _at(self.parameters.likelihood, chosen)
         likelihood: Any = self.likelihood
         assert isinstance(likelihood, Regression)  # only these have predictive distributions
-        if likelihood.takes_samples:
+        if likelihood.takes_samples or not jax.tree.leaves(parameters):
             last = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), parameters)
             joint = combine(last, self.fixed.likelihood)
             return joint.predictive(mean, variance, offset, scale, **known)

@@ -1,6 +1,6 @@
 """Whether chains have sampled what they were to sample: numbers that people know, and advice."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -66,10 +66,7 @@ def diagnose(
     num_steps: int,
 ) -> Diagnostics:
     """What the predictions of all chains say."""
-    from blackjax.diagnostics import ess_bulk, rhat
-
-    both = jax.jit(lambda predictions: (rhat(predictions), ess_bulk(predictions)))
-    r_hats, sizes = map(np.asarray, both(predictions))
+    r_hats, sizes = map(np.asarray, _r_hats_and_sizes(predictions))
     known = np.isfinite(r_hats) & np.isfinite(sizes)
     r_hats, sizes = (x[known] if known.any() else np.full(1, np.nan) for x in (r_hats, sizes))
     return Diagnostics(
@@ -83,6 +80,13 @@ def diagnose(
         len(predictions),
         num_steps,
     )
+
+
+@jax.jit
+def _r_hats_and_sizes(predictions: Any) -> tuple[Any, Any]:
+    from blackjax.diagnostics import ess_bulk, rhat
+
+    return rhat(predictions), ess_bulk(predictions)
 
 
 def split_r_hat(predictions: Predictions) -> float:

@@ -57,9 +57,18 @@ class Posterior(eqx.Module):
     start: DeepModel
     fixed: DeepModel
     rows: Batch
+    # Of parameters around their start, a priori: of the prior's, and of the likelihood's.
+    spreads: tuple[float, float] = eqx.field(static=True)
 
     @classmethod
-    def of(cls, model: DeepModel, rows: Batch, *, only_coefficients: bool = False) -> "Posterior":
+    def of(
+        cls,
+        model: DeepModel,
+        rows: Batch,
+        *,
+        only_coefficients: bool = False,
+        spreads: tuple[float, float] = (SPREAD_OF_PRIOR, SPREAD_OF_LIKELIHOOD),
+    ) -> "Posterior":
         """That of a model at its start; its parameters may be taken as they are."""
         model = model.known()
         if only_coefficients:
@@ -68,7 +77,7 @@ class Posterior(eqx.Module):
             start, fixed = eqx.partition(model, chosen)
         else:
             start, fixed = split_trainable(model)
-        return cls(start, fixed, Batch(*map(jnp.asarray, rows)))
+        return cls(start, fixed, Batch(*map(jnp.asarray, rows)), spreads)
 
     @property
     def size(self) -> int:
@@ -85,8 +94,8 @@ class Posterior(eqx.Module):
             return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), tree)
 
         spreads = DeepModel(
-            filled(self.start.network, SPREAD_OF_PRIOR),
-            filled(self.start.likelihood, SPREAD_OF_LIKELIHOOD),
+            filled(self.start.network, self.spreads[0]),
+            filled(self.start.likelihood, self.spreads[1]),
         )
         spreads = eqx.tree_at(_coefficients, spreads, replace_fn=jnp.ones_like)
         return ravel_pytree(spreads)[0]
@@ -110,7 +119,7 @@ class Posterior(eqx.Module):
         return jax.lax.map(of_sample, positions)
 
 
-def _coefficients(model: DeepModel) -> list[Array]:
+def _coefficients(model: DeepModel) -> list[Any]:
     return [layer.coefficients for layer in model.network.known_layers]
 
 
