@@ -15,7 +15,6 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from results_file import ResultsFile
 from scipy.stats import chisquare
 
 from dvip import GaussianProcess
@@ -27,6 +26,7 @@ from dvip.objectives import DeepModel
 from dvip.parameters import combine
 from dvip.training.samplers import Posterior
 from dvip.training.sampling import Chain, SamplingSettings
+from results_file import ResultsFile
 
 RESULTS = Path(__file__).parent / "results" / "simulation_based_calibration.json"
 
@@ -94,8 +94,7 @@ def p_values(ranks: np.ndarray) -> dict[str, float]:
     bins = ranks * NUM_BINS // (NUM_RANKED + 1)
     counts = [np.bincount(column, minlength=NUM_BINS) for column in bins.T]
     return {
-        name: float(chisquare(count).pvalue)
-        for name, count in zip(QUANTITIES, counts, strict=True)
+        name: float(chisquare(count).pvalue) for name, count in zip(QUANTITIES, counts, strict=True)
     }
 
 

@@ -7,11 +7,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
@@ -62,9 +61,7 @@ def rows_at_once(num_samples: int, num_units: int = 1, num_inputs: int = 1) -> i
     return max(1, min(MAX_ROWS, MAX_ROW_SAMPLES // per_row, MAX_INPUT_NUMBERS // num_inputs))
 
 
-def sample_noises(
-    models: Sequence[Model], num_samples: int, seeds: Sequence[int]
-) -> list[Noise]:
+def sample_noises(models: Sequence[Model], num_samples: int, seeds: Sequence[int]) -> list[Noise]:
     """The noise of `num_samples` propagated samples, which the members share.
 
     All rows share it. Each row's mixture is what independent draws would give, and the prediction
@@ -123,14 +120,14 @@ def in_pieces(
 
 @eqx.filter_jit
 def _moments(
-    network: Network, inputs: Float[Array, "rows inputs"], noise: Noise
+    network: Any, inputs: Float[Array, "rows inputs"], noise: Noise
 ) -> tuple[Float[Array, "units samples rows"], Float[Array, "units samples rows"]]:
     return network.propagate(inputs.T, noise)
 
 
 @eqx.filter_jit
 def _class_probabilities(
-    model: Model[Classification], inputs: Float[Array, "rows inputs"], noise: Noise
+    model: Any, inputs: Float[Array, "rows inputs"], noise: Noise
 ) -> Float[Array, "classes rows"]:
     return model.class_probabilities(inputs.T, noise)
 
@@ -161,9 +158,7 @@ def class_probabilities(
     """Probability of each class, averaged over the propagated samples and the members."""
     pairs = list(zip(models, noises, strict=True))
     pieces = in_pieces(
-        lambda piece: [
-            _class_probabilities(model, piece, noise) for model, noise in pairs
-        ],
+        lambda piece: [_class_probabilities(model, piece, noise) for model, noise in pairs],
         inputs,
         models[0].network,
         sum(noise.num_samples for noise in noises),

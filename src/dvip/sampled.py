@@ -134,9 +134,7 @@ class SampledModel(eqx.Module, Generic[LikelihoodType]):
         ]
         return Predictive.mixture(
             [
-                each.predictive(
-                    mean[..., [index]], variance[..., [index]], offset, scale, **known
-                )
+                each.predictive(mean[..., [index]], variance[..., [index]], offset, scale, **known)
                 for index, each in enumerate(likelihoods)
             ]
         )

@@ -26,7 +26,7 @@ from dvip.estimators.serialisation import (
     save_estimator,
     training_seed,
 )
-from dvip.objectives import Ensemble
+from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import draw_functions, members_of
 from dvip.runtime import derived_seed, precision, use_compilation_cache
 from dvip.sources import Source, StreamedRows, cached_rows
@@ -386,7 +386,9 @@ class DeepEstimator(SamplingBuilder):
                 seeds = [derived_seed(self.seed_, index) for index in range(self._num_members)]
                 models = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
                 self.model_ = models[0] if self.n_members is None else Ensemble(models)
-            models = members_of(self.model_)
+            models = tuple(
+                model for model in members_of(self.model_) if isinstance(model, DeepModel)
+            )
             optimisers = getattr(self, "_optimiser", None) or [None] * len(models)
             settings = self._settings(1)
             results, after = [], []

@@ -39,9 +39,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     task: ClassVar[str] = "classification"
 
     classes_: np.ndarray
-    model_: (
-        DeepModel[Classification] | Ensemble[Classification] | SampledModel[Classification]
-    )
+    model_: DeepModel[Classification] | Ensemble[Classification] | SampledModel[Classification]
 
     def _default_likelihood(self) -> str:
         if len(self.classes_) == 2:

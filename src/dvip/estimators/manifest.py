@@ -78,8 +78,8 @@ def check_attributes(estimator: Any) -> None:
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
     sampled = estimator.inference == "mcmc"
-    members = (estimator.n_chains,) if sampled else (estimator.n_members,)
-    members = () if members == (None,) else members
+    number = estimator.n_chains if sampled else estimator.n_members
+    members = () if number is None else (number,)
     _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
     if hasattr(estimator, "validation_scores_"):
         _check_array(estimator, "validation_scores_", "f", len(estimator.validation_scores_), 3)

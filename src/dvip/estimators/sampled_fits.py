@@ -12,7 +12,6 @@ from dvip.estimators.builder import check_count
 from dvip.estimators.ensembles import EnsembleBuilder, seconds_left
 from dvip.estimators.serialisation import training_identity
 from dvip.runtime import precision
-from dvip.sampled import SampledModel
 from dvip.training import CheckpointFolder, Data, placement, progress_bar
 from dvip.training.diagnostics import Diagnostics
 from dvip.training.placement import ALONE
@@ -109,7 +108,7 @@ class SamplingBuilder(EnsembleBuilder):
                 identity,
                 max_seconds=seconds_left(self.max_seconds, self._started),
             )
-        self.model_: SampledModel = result.model
+        self.model_ = result.model
         self.diagnostics_ = result.diagnostics
         self.n_iter_, self.bound_history_ = result.diagnostics.num_steps, result.history
         for name in ("calibration_", "validation_scores_"):

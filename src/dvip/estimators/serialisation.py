@@ -287,7 +287,8 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
             return Calibration(*map(float, value["values"]))
         case "diagnostics":
             numbers = [np.nan if number is None else number for number in value["values"]]
-            return Diagnostics(*map(float, numbers[:-2]), *map(int, numbers[-2:]))
+            kinds = Diagnostics.__annotations__.values()
+            return Diagnostics(*(kind(n) for kind, n in zip(kinds, numbers, strict=True)))
         case "standardiser":
             return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
         case "array":
@@ -341,9 +342,7 @@ SAMPLED = "model_.parameters"
 def _samples_of(model: DeepModel, number: int) -> SampledModel:
     """So many samples, all the same."""
     parameters, fixed = split_trainable(model.known())
-    return SampledModel(
-        jax.tree.map(lambda leaf: jnp.stack([leaf] * number), parameters), fixed
-    )
+    return SampledModel(jax.tree.map(lambda leaf: jnp.stack([leaf] * number), parameters), fixed)
 
 
 def _check_parameters_of_the_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> None:

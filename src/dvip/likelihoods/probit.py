@@ -33,9 +33,7 @@ class Probit(Classification):
         sign = 2 * targets[0] - 1
         return gaussian_expectation(log_ndtr, sign * mean[0], variance[0])
 
-    def log_prob(
-        self, targets: Float[Array, "1 batch"], values: Moments
-    ) -> Float[Array, "*shape"]:
+    def log_prob(self, targets: Float[Array, "1 batch"], values: Moments) -> Float[Array, "*shape"]:
         """log Φ(± f)."""
         return log_ndtr((2 * targets[0] - 1) * values[0])
 

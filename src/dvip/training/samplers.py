@@ -21,7 +21,17 @@ from dvip.objectives import DeepModel, log_joint
 from dvip.parameters import combine, split_trainable
 from dvip.runtime import small_program_options
 
-__all__ = ["DRAWS_AT_ONCE", "MCLMC", "NUTS", "Place", "Posterior", "Sampler", "Tuning", "ascend", "compiled"]
+__all__ = [
+    "DRAWS_AT_ONCE",
+    "MCLMC",
+    "NUTS",
+    "Place",
+    "Posterior",
+    "Sampler",
+    "Tuning",
+    "ascend",
+    "compiled",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -32,7 +42,9 @@ def compiled(function: Function) -> Function:
     @cache
     def program() -> Any:
         options = small_program_options(jax.default_backend())
-        return eqx.filter_jit(function, compiler_options=options)
+        # (The annotations of filter_jit lack the options of jax.jit.)
+        jit: Any = eqx.filter_jit
+        return jit(function, compiler_options=options)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
@@ -331,9 +343,7 @@ class NUTS(Sampler):
         return (self._tune,)
 
     @compiled
-    def _tune(
-        self, posterior: Posterior, state: State, key: PRNGKeyArray, num_steps: int
-    ) -> State:
+    def _tune(self, posterior: Posterior, state: State, key: PRNGKeyArray, num_steps: int) -> State:
         import blackjax
 
         tune = blackjax.window_adaptation(blackjax.nuts, posterior.log_density)

@@ -25,7 +25,16 @@ from dvip.sampled import SampledModel, spread
 from dvip.training.checkpoints import Checkpoint, CheckpointFolder, HeldBackSignals
 from dvip.training.diagnostics import Diagnostics, diagnose, split_r_hat
 from dvip.training.members import side_by_side
-from dvip.training.samplers import DRAWS_AT_ONCE, MCLMC, NUTS, Place, Posterior, Sampler, ascend, compiled
+from dvip.training.samplers import (
+    DRAWS_AT_ONCE,
+    MCLMC,
+    NUTS,
+    Place,
+    Posterior,
+    Sampler,
+    ascend,
+    compiled,
+)
 from dvip.training.trainer import STOPPING_SIGNALS
 
 __all__ = ["Chain", "SamplingResult", "SamplingSettings", "sample_posterior", "total_steps"]
@@ -290,8 +299,8 @@ def sample_posterior(
     they are.
     """
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
-    rows = Batch(data.inputs, data.targets, data.weights)
-    posterior = Posterior.of(model, rows, only_coefficients=only_coefficients)
+    rows: Any = (data.inputs, data.targets, data.weights)
+    posterior = Posterior.of(model, Batch(*rows), only_coefficients=only_coefficients)
     chains = [Chain(posterior, settings, index) for index in range(settings.num_chains)]
     steps, lock = [0] * len(chains), Lock()
     compiled = [Event() for _ in range(chains[0].num_programs)]
@@ -322,7 +331,7 @@ def sample_posterior(
 
 def total_steps(model: DeepModel, settings: SamplingSettings) -> int:
     """Of all chains, with those before the first draw: what a progress bar goes to."""
-    nothing = Batch(*(np.zeros((0,) * 2) for _ in range(3)))
+    nothing = Batch(jnp.zeros((0, 0)), jnp.zeros((0, 0)), jnp.zeros(0))
     return settings.num_chains * Chain(Posterior.of(model, nothing), settings, 0).max_iter
 
 
@@ -339,7 +348,7 @@ def _result(posterior: Posterior, chains: list[Chain]) -> SamplingResult:
     number = min(len(chain.draws) for chain in chains)
     kept = spread(-(-NUM_KEPT // len(chains)), number)
     positions = np.concatenate([chain.draws[:number][kept] for chain in chains])
-    model = SampledModel(_parameters(posterior, positions), posterior.fixed)
+    model: SampledModel = SampledModel(_parameters(posterior, positions), posterior.fixed)
     mean, square, failed = np.mean(np.concatenate([chain.errors for chain in chains]), axis=0)
     exact = isinstance(chains[0].sampler, NUTS)
     diagnostics = diagnose(
