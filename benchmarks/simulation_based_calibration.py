@@ -8,6 +8,7 @@ sample of the posterior: its rank among the samples is uniform, for whatever is 
 """
 
 import argparse
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,7 +36,7 @@ NUM_ROWS, NUM_STEPS = 20, 6_000
 NUM_RANKED, NUM_BINS = 19, 10
 # Of the parameters, a priori: wide enough to matter.
 SPREADS = (0.5, 0.5)
-LOG_NOISE = -2.0
+LOG_NOISE = -1.0
 # Where functions are compared.
 PLACES = np.array([[-1.0], [0.5]], np.float32)
 QUANTITIES = ("log noise", "f(-1)", "f(0.5)", "log amplitude", "log density")
@@ -102,7 +103,7 @@ def calibrate(num_runs: int, num_layers: int, sampler: str) -> np.ndarray:
     """Ranks, runs x quantities; runs are side by side, and share what is compiled."""
     model = small_model(num_layers)
     first = ranks_of_run(model, 0, sampler)
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         others = threads.map(lambda run: ranks_of_run(model, run, sampler), range(1, num_runs))
         return np.stack([first, *others])
 
@@ -112,7 +113,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=200)
     runs = parser.parse_args().runs
     results = ResultsFile(RESULTS)
-    for num_layers, sampler in ((2, "mclmc"), (1, "nuts")):
+    for num_layers, sampler in ((2, "mclmc"), (2, "nuts")):
         key = {"layers": num_layers, "sampler": sampler, "runs": runs}
         if key in results:
             continue

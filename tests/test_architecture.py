@@ -27,7 +27,8 @@ def test_dependencies_point_one_way():
 
 
 def test_rooms_are_few_and_none_is_too_large():
-    assert len(MODULES) - len(WING) <= 80  # noise, ensembles and calibration came after 65
+    # Noise, ensembles, calibration and sampling came after 65.
+    assert len(MODULES) - len(WING) <= 83
     assert len(WING) <= 18
     for path in MODULES:
         assert len(path.read_text().splitlines()) <= 450, path

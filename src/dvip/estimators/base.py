@@ -26,7 +26,7 @@ from dvip.estimators.serialisation import (
     save_estimator,
     training_seed,
 )
-from dvip.objectives import DeepModel, Ensemble
+from dvip.objectives import Ensemble
 from dvip.prediction import draw_functions, members_of
 from dvip.runtime import derived_seed, precision, use_compilation_cache
 from dvip.sources import Source, StreamedRows, cached_rows
@@ -352,11 +352,7 @@ class DeepEstimator(SamplingBuilder):
         """Visits each row once; the first call makes the model, at the scales of its rows."""
         with self._undone_on_failure():
             self.check_parameters()  # they may have changed since the last call
-            if self.inference == "mcmc":
-                raise ValueError(
-                    "partial_fit visits rows once, inference='mcmc' all of them at every step: use "
-                    "fit, or inference='vi'."
-                )
+            self._check_not_sampled()
             if self._left_out_share() is not None:
                 raise ValueError(
                     "partial_fit leaves out no rows: use fit, or neither calibrate nor "
@@ -384,11 +380,9 @@ class DeepEstimator(SamplingBuilder):
         with precision(self.precision):
             if not hasattr(self, "model_"):
                 seeds = [derived_seed(self.seed_, index) for index in range(self._num_members)]
-                models = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
-                self.model_ = models[0] if self.n_members is None else Ensemble(models)
-            models = tuple(
-                model for model in members_of(self.model_) if isinstance(model, DeepModel)
-            )
+                made = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
+                self.model_ = made[0] if self.n_members is None else Ensemble(made)
+            models: Any = members_of(self.model_)
             optimisers = getattr(self, "_optimiser", None) or [None] * len(models)
             settings = self._settings(1)
             results, after = [], []

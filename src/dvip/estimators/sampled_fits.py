@@ -77,6 +77,14 @@ class SamplingBuilder(EnsembleBuilder):
                 "inference='vi'."
             )
 
+    def _check_not_sampled(self) -> None:
+        """Raises an error where rows come in parts."""
+        if self.inference == "mcmc":
+            raise ValueError(
+                "partial_fit visits rows once, inference='mcmc' all of them at every step: use "
+                "fit, or inference='vi'."
+            )
+
     def _sample_on(self, data: Data, checkpoints: CheckpointFolder | None) -> None:
         """Samples the posterior given scaled data."""
         from dvip.training.sampling import SamplingSettings, sample_posterior, total_steps

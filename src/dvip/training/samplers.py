@@ -212,7 +212,7 @@ class Sampler(eqx.Module):
 
 # The variance of the energy's errors, for each entry of the vector, that steps are tuned to. Once
 # that is done, steps whose error is beyond this many times as much, as a square, are not made.
-ENERGY_VARIANCE, MAX_RATIO = 5e-4, 2e4
+ENERGY_VARIANCE, MAX_RATIO = 1e-4, 1e5
 # Of the first step, as a share of the root of the vector's length.
 FIRST_STEP = 0.05
 # Stretches in which step size and variances are tuned; the first share of each is for the step.
@@ -220,7 +220,7 @@ NUM_STRETCHES, SHARE_OF_STEP = 3, 0.25
 # Calls of the program that draws, of so many draws each, after which steps are corrected; by this
 # factor at least.
 PIECES_TO_CORRECT, DRAWS_AT_ONCE = 4, 10
-LEAST_FACTOR = 0.5
+LEAST_FACTOR = 0.3
 
 
 class MCLMC(Sampler):
