@@ -5,13 +5,13 @@ random in a piece comes from the seed, the chain and the piece, so that a chain 
 where a checkpoint left it. Chains know nothing of each other.
 """
 
+import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from threading import Event, Lock
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -218,7 +218,7 @@ class Chain:
         arrays = checkpoint.arrays
         position = jnp.zeros(self.posterior.size, self.draws.dtype)
         place = Place(position, position[0], position)
-        skeleton = eqx.filter_eval_shape(self.sampler.start, place, self._key())
+        skeleton = self.sampler.start(place, self._key())
         try:
             self.state = tree_from_arrays("state", skeleton, arrays)
             self.draws, self.errors = arrays["draws"], arrays["errors"]
@@ -301,6 +301,8 @@ def sample_posterior(
     deadline = None if max_seconds is None else time.monotonic() + max_seconds
     rows: Any = (data.inputs, data.targets, data.weights)
     posterior = Posterior.of(model, Batch(*rows), only_coefficients=only_coefficients)
+    if max_seconds is not None:
+        settings = _in_time(settings, posterior, max_seconds, checkpoints)
     chains = [Chain(posterior, settings, index) for index in range(settings.num_chains)]
     steps, lock = [0] * len(chains), Lock()
     compiled = [Event() for _ in range(chains[0].num_programs)]
@@ -327,6 +329,31 @@ def sample_posterior(
     num_threads = len(chains) if jax.default_backend() == "cpu" else 1
     side_by_side(run, len(chains), num_threads, at_the_end=release)
     return _result(posterior, chains)
+
+
+def _in_time(
+    settings: SamplingSettings,
+    posterior: Posterior,
+    max_seconds: float,
+    checkpoints: CheckpointFolder | None,
+) -> SamplingSettings:
+    """Fewer steps where there is no time for all: pieces and stretches are in proportion to them.
+
+    Chains that go on have the steps that they had.
+    """
+    before = None if checkpoints is None else checkpoints.of_member(0).resumed
+    if before is not None:
+        steps = before.training.get("num_steps", settings.num_steps)
+        return replace(settings, num_steps=min(settings.num_steps, int(steps)))
+    position = jnp.zeros(posterior.size, posterior.rows.inputs.dtype)
+    jax.block_until_ready(ascend(posterior, position, STEPS_UPHILL))  # compiled
+    began = time.monotonic()
+    jax.block_until_ready(ascend(posterior, position, STEPS_UPHILL))
+    gradient = (time.monotonic() - began) / STEPS_UPHILL
+    rounds = max(1.0, settings.num_chains / (os.cpu_count() or 1))
+    # Two gradients a step, and about as many steps for the tuning.
+    possible = max_seconds / (4 * gradient * rounds)
+    return replace(settings, num_steps=max(1, min(settings.num_steps, int(possible))))
 
 
 def total_steps(model: DeepModel, settings: SamplingSettings) -> int:
