@@ -25,7 +25,7 @@ from dvip.likelihoods.gaussian import Gaussian
 from dvip.network import build_network
 from dvip.objectives import DeepModel
 from dvip.parameters import combine
-from dvip.training.samplers import Posterior
+from dvip.training.samplers import ENERGY_VARIANCE, Posterior
 from dvip.training.sampling import Chain, SamplingSettings
 from results_file import ResultsFile
 
@@ -114,7 +114,8 @@ def main() -> None:
     runs = parser.parse_args().runs
     results = ResultsFile(RESULTS)
     for num_layers, sampler in ((2, "mclmc"), (2, "nuts")):
-        key = {"layers": num_layers, "sampler": sampler, "runs": runs}
+        key = {"layers": num_layers, "sampler": sampler, "runs": runs, "log_noise": LOG_NOISE}
+        key["energy_variance"] = ENERGY_VARIANCE
         if key in results:
             continue
         started = time.monotonic()

@@ -236,7 +236,7 @@ class NegativeBinomial(Counts):
         return NegativeBinomial(log_concentration=jax.device_put(start))
 
     @property
-    def concentration(self) -> Float[Array, " units"]:
+    def concentration(self) -> Float[Array, "units *samples"]:
         """k of each target."""
         assert self.log_concentration is not None  # of an initialised likelihood
         return jnp.exp(jnp.minimum(self.log_concentration, math.log(MAX_CONCENTRATION)))

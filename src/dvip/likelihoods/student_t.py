@@ -52,7 +52,7 @@ class StudentT(Gaussian):
         )
 
     @property
-    def freedom(self) -> Float[Array, " units"]:
+    def freedom(self) -> Float[Array, "units *samples"]:
         """The degrees of freedom ν_h."""
         assert self.log_excess is not None  # of an initialised likelihood
         return 2 + jnp.exp(jnp.minimum(self.log_excess, math.log(MAX_EXCESS)))
