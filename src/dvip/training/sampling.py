@@ -48,8 +48,8 @@ FIRST_SPREAD, STEPS_UPHILL = 0.3, 200
 # Rows whose predictions are looked at.
 MAX_PROBES = 50
 # In one layer, up to so many numbers are sampled by NUTS; a trajectory of it counts as so many
-# steps. (60 rows, 10 prior samples, one seed, effective samples of the worst prediction for a second of a
-# core: with one layer NUTS has 60 and MCLMC 16, with two NUTS has 3 and MCLMC 6.)
+# steps. (60 rows, 10 prior samples, one seed; effective samples of the worst prediction for a
+# second of a core: with one layer NUTS has 60 and MCLMC 16, with two NUTS has 3 and MCLMC 6.)
 MAX_FOR_NUTS, STEPS_OF_TRAJECTORY = 50, 10
 # Of a limited time, the share that may be spent before the first draw.
 SHARE_OF_TUNING = 0.4
