@@ -5,7 +5,14 @@ import sys
 
 import pytest
 
-TRAINING = {"optax", "sklearn.cluster", "sklearn.metrics", "matplotlib", "rich.progress"}
+TRAINING = {
+    "blackjax",
+    "optax",
+    "sklearn.cluster",
+    "sklearn.metrics",
+    "matplotlib",
+    "rich.progress",
+}
 WAITS = {
     "import dvip": {"numpy", "jax", "sklearn", "importlib.metadata"},
     "import dvip.__main__": {"numpy", "jax", "sklearn", "pandas"},

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from dvip.layers import Layer
+from dvip.layers import KnownVIPLayer, Layer, VIPLayer
 from dvip.parameters import Fixed
 from dvip.runtime import random_key
 
@@ -141,6 +141,32 @@ class DeepNetwork(eqx.Module):
             mean, variance = stage.conditionals(mean + jnp.sqrt(variance) * white, own)
         return mean, variance
 
+    def known(self) -> "DeepNetwork":
+        """The network with coefficients that are known, all zero, and without inner noise."""
+        stages = []
+        for stage in self.stages:
+            if not isinstance(stage.layer, VIPLayer):
+                raise ValueError(
+                    f"A {type(stage.layer).__name__} has no coefficients that could be sampled: "
+                    "use inference='vi', or leave out n_inducing."
+                )
+            layer = stage.layer.with_coefficients(jnp.zeros_like(stage.layer.q_mean))
+            stages.append(Stage(layer, stage.num_units, stage.propagation))
+        return DeepNetwork(tuple(stages))
+
+    @property
+    def known_layers(self) -> tuple[KnownVIPLayer, ...]:
+        """The layers, which are all known."""
+        layers = tuple(stage.layer for stage in self.stages)
+        return tuple(layer for layer in layers if isinstance(layer, KnownVIPLayer))
+
+    def known_values(self, inputs: Float[Array, "inputs batch"]) -> Float[Array, "units batch"]:
+        """The last layer's units, where all layers are known."""
+        values = inputs
+        for stage, layer in zip(self.stages, self.known_layers, strict=True):
+            values = layer.marginals(values)[0] + stage.propagated(values)
+        return values
+
     def kl(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """Σ_l KL of the layers, or their estimates."""
         keys = jax.random.split(key, len(self.stages))
@@ -169,6 +195,10 @@ class DeepNetwork(eqx.Module):
         """One whole function from the posterior: every layer's coefficients and noise."""
         keys = jax.random.split(key, len(self.stages))
         return [stage.draw_function(key) for stage, key in zip(self.stages, keys, strict=True)]
+
+    def draw_functions(self, key: PRNGKeyArray, num_functions: int) -> list[PyTree[Array]]:
+        """Several of them, along a first axis."""
+        return jax.vmap(self.draw_function)(jax.random.split(key, num_functions))
 
     def evaluate(
         self, function: list[PyTree[Array]], inputs: Float[Array, "inputs batch"]

@@ -1,19 +1,21 @@
 """What training maximises: the ELBO (Equation 7 of the paper) and the α-energy (Equation 5)."""
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip.batches import Batch
-from dvip.likelihoods import Likelihood
+from dvip.distributions import Predictive
+from dvip.likelihoods import Classification, Likelihood, Regression
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.parameters import constant_auxiliary, constant_but_auxiliary
 
-__all__ = ["DeepModel", "Ensemble", "bound", "training_loss"]
+__all__ = ["DeepModel", "Ensemble", "bound", "log_joint", "training_loss"]
 
 
 LikelihoodType = TypeVar("LikelihoodType", bound=Likelihood, covariant=True)
@@ -24,6 +26,30 @@ class DeepModel(eqx.Module, Generic[LikelihoodType]):
 
     network: DeepNetwork
     likelihood: LikelihoodType
+
+    def predictive(
+        self,
+        mean: Float[np.ndarray, "rows units samples"],
+        variance: Float[np.ndarray, "rows units samples"],
+        offset: Float[np.ndarray, " outputs"],
+        scale: Float[np.ndarray, " outputs"],
+        **known: Any,
+    ) -> Predictive:
+        """The distribution of y, from the moments of the propagated samples."""
+        assert isinstance(self.likelihood, Regression)  # only these have predictive distributions
+        return self.likelihood.predictive(mean, variance, offset, scale, **known)
+
+    def class_probabilities(
+        self, inputs: Float[Array, "inputs batch"], noise: SampleNoise
+    ) -> Float[Array, "classes batch"]:
+        """p(y = c) for each class c, the mean over the propagated samples."""
+        assert isinstance(self.likelihood, Classification)  # only these have classes
+        mean, variance = self.network.propagate(inputs, noise)
+        return jnp.mean(self.likelihood.class_probabilities(mean, variance), axis=1)
+
+    def known(self) -> "DeepModel[LikelihoodType]":
+        """The model with coefficients that are known, all zero: where samples start."""
+        return DeepModel(self.network.known(), self.likelihood)
 
 
 class Ensemble(eqx.Module, Generic[LikelihoodType]):
@@ -72,6 +98,19 @@ def bound(
     cost = kl_weight * model.network.kl(kl_key) + model.network.prior_regularisation()
     cost = cost + model.likelihood.regularisation()
     return scale * jnp.sum(batch.weights * fit) - cost
+
+
+def log_joint(model: DeepModel, rows: Batch) -> Float[Array, ""]:
+    """log p(y, a, θ) of a model whose layers are known, but for a constant: what is sampled.
+
+    Of all rows, each with its weight. The prior of the coefficients a is in it; of the parameters θ
+    of priors and likelihood only what regularises them.
+    """
+    values = model.network.known_values(rows.inputs.T)
+    fit = jnp.sum(rows.weights * model.likelihood.log_prob(rows.targets.T, values))
+    cost = sum((layer.kl() for layer in model.network.known_layers), jnp.zeros(()))
+    cost = cost + model.network.prior_regularisation() + model.likelihood.regularisation()
+    return fit - cost
 
 
 def _at_a_step(model: DeepModel, key: PRNGKeyArray) -> tuple[DeepModel, PRNGKeyArray]:

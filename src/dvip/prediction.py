@@ -7,11 +7,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
@@ -19,9 +18,11 @@ from dvip.likelihoods import Classification, Likelihood
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.objectives import DeepModel, Ensemble
 from dvip.runtime import precision, random_key
+from dvip.sampled import ChosenSamples, SampledModel, SampledNetwork
 
 __all__ = [
     "FunctionDraws",
+    "Model",
     "class_probabilities",
     "draw_functions",
     "members_of",
@@ -30,6 +31,10 @@ __all__ = [
 ]
 
 LikelihoodOf = TypeVar("LikelihoodOf", bound=Likelihood)
+# What can predict: a network and a likelihood, trained or sampled, and what its samples differ by.
+Model = DeepModel[LikelihoodOf] | SampledModel[LikelihoodOf]
+Network = DeepNetwork | SampledNetwork
+Noise = SampleNoise | ChosenSamples
 
 # Row-samples (rows times propagated samples) that one compiled call handles: its arrays then stay
 # in a core's cache. Measured on 10,000 rows: 3,200 take a third of the time of 12,800.
@@ -44,8 +49,8 @@ MANY_UNITS, MAX_INPUT_NUMBERS = 64, 2**22
 
 
 def members_of(
-    model: DeepModel[LikelihoodOf] | Ensemble[LikelihoodOf],
-) -> tuple[DeepModel[LikelihoodOf], ...]:
+    model: Model[LikelihoodOf] | Ensemble[LikelihoodOf],
+) -> tuple[Model[LikelihoodOf], ...]:
     """The members of an ensemble; a model alone is the only one."""
     return model.members if isinstance(model, Ensemble) else (model,)
 
@@ -56,9 +61,7 @@ def rows_at_once(num_samples: int, num_units: int = 1, num_inputs: int = 1) -> i
     return max(1, min(MAX_ROWS, MAX_ROW_SAMPLES // per_row, MAX_INPUT_NUMBERS // num_inputs))
 
 
-def sample_noises(
-    models: Sequence[DeepModel], num_samples: int, seeds: Sequence[int]
-) -> list[SampleNoise]:
+def sample_noises(models: Sequence[Model], num_samples: int, seeds: Sequence[int]) -> list[Noise]:
     """The noise of `num_samples` propagated samples, which the members share.
 
     All rows share it. Each row's mixture is what independent draws would give, and the prediction
@@ -78,7 +81,7 @@ def sample_noises(
 def in_pieces(
     function: Callable[[Array], PyTree],
     inputs: np.ndarray,
-    network: DeepNetwork,
+    network: Network,
     num_samples: int,
 ) -> Iterator[PyTree]:
     """`function` of each piece of the rows, in order, on all cores; the last is padded.
@@ -117,29 +120,25 @@ def in_pieces(
 
 @eqx.filter_jit
 def _moments(
-    network: DeepNetwork, inputs: Float[Array, "rows inputs"], noise: SampleNoise
+    network: Any, inputs: Float[Array, "rows inputs"], noise: Noise
 ) -> tuple[Float[Array, "units samples rows"], Float[Array, "units samples rows"]]:
     return network.propagate(inputs.T, noise)
 
 
 @eqx.filter_jit
 def _class_probabilities(
-    network: DeepNetwork,
-    likelihood: Classification,
-    inputs: Float[Array, "rows inputs"],
-    noise: SampleNoise,
+    model: Any, inputs: Float[Array, "rows inputs"], noise: Noise
 ) -> Float[Array, "classes rows"]:
-    mean, variance = network.propagate(inputs.T, noise)
-    return jnp.mean(likelihood.class_probabilities(mean, variance), axis=1)
+    return model.class_probabilities(inputs.T, noise)
 
 
 Moments = tuple[Float[np.ndarray, "units samples rows"], Float[np.ndarray, "units samples rows"]]
 
 
 def moments(
-    models: Sequence[DeepModel],
+    models: Sequence[Model],
     inputs: Float[np.ndarray, "rows inputs"],
-    noises: Sequence[SampleNoise],
+    noises: Sequence[Noise],
 ) -> Iterator[list[Moments]]:
     """Of each member, mean and variance of the last layer for each propagated sample, in pieces."""
     pairs = list(zip(models, noises, strict=True))
@@ -152,17 +151,14 @@ def moments(
 
 
 def class_probabilities(
-    models: Sequence[DeepModel[Classification]],
+    models: Sequence[Model[Classification]],
     inputs: Float[np.ndarray, "rows inputs"],
-    noises: Sequence[SampleNoise],
+    noises: Sequence[Noise],
 ) -> Float[np.ndarray, "rows classes"]:
     """Probability of each class, averaged over the propagated samples and the members."""
     pairs = list(zip(models, noises, strict=True))
     pieces = in_pieces(
-        lambda piece: [
-            _class_probabilities(model.network, model.likelihood, piece, noise)
-            for model, noise in pairs
-        ],
+        lambda piece: [_class_probabilities(model, piece, noise) for model, noise in pairs],
         inputs,
         models[0].network,
         sum(noise.num_samples for noise in noises),
@@ -173,7 +169,7 @@ def class_probabilities(
 class FunctionDraws(eqx.Module):
     """Whole functions from the posterior: the same functions at any inputs, call after call."""
 
-    network: DeepNetwork
+    network: Network
     functions: PyTree[Array]
     num_functions: int = eqx.field(static=True)
 
@@ -189,7 +185,7 @@ class FunctionDraws(eqx.Module):
         return np.concatenate(list(pieces), axis=-1)
 
 
-def draw_functions(network: DeepNetwork, num_functions: int, seed: int) -> FunctionDraws:
+def draw_functions(network: Network, num_functions: int, seed: int) -> FunctionDraws:
     """`num_functions` draws of the whole network from its posterior."""
-    keys = jax.random.split(random_key(seed), num_functions)
-    return FunctionDraws(network, jax.vmap(network.draw_function)(keys), num_functions)
+    functions = network.draw_functions(random_key(seed), num_functions)
+    return FunctionDraws(network, functions, num_functions)

@@ -126,8 +126,8 @@ def fit(
         str | None,
         typer.Option(
             help="Of dvip. auto, the default: candidates are tried on rows that they leave out, "
-            "and mixed. vi: one model as the options say, by default the paper's. exact: a "
-            "Gaussian process in closed form."
+            "and mixed. vi: one model as the options say, by default the paper's. mcmc: its "
+            "posterior is sampled. exact: a Gaussian process in closed form."
         ),
     ] = None,
     layers: Annotated[
@@ -252,7 +252,6 @@ def fit(
     from dvip.cli.long_runs import Checkpointing, Distributing
 
     parameters = {
-        "inference": inference,
         "n_layers": layers,
         "prior": prior,
         "likelihood": likelihood,
@@ -266,6 +265,7 @@ def fit(
         "validation_fraction": validation_fraction,
         "calibrate": calibrate,
         "max_seconds": max_seconds,
+        "inference": inference,
     }
     checkpointing = Checkpointing(checkpoint, checkpoint_every, resume)
     with Distributing(distributed, coordinator, num_processes, process_id).together():

@@ -224,9 +224,8 @@ def _error_of(name: str, parameters: Mapping[str, Any]) -> ValueError | None:
 
 def _described(estimator: Any) -> str:
     """What is to be trained."""
-    inference = getattr(estimator, "inference", "vi")
-    if inference != "vi":
-        return "candidates" if inference == "auto" else "a Gaussian process"
+    if estimator.inference in ("auto", "exact"):
+        return "candidates" if estimator.inference == "auto" else "a Gaussian process"
     layers = counted(estimator._num_layers, "layer")
     members = estimator.n_members
     return layers if members is None else f"{counted(members, 'model')} of {layers}"

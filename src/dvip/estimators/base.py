@@ -17,8 +17,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.calibration import Calibration
 from dvip.estimators.builder import check_count
-from dvip.estimators.ensembles import EnsembleBuilder, seconds_left
+from dvip.estimators.ensembles import seconds_left
 from dvip.estimators.inputs import NAMES_OF_COLUMNS
+from dvip.estimators.sampled_fits import SamplingBuilder
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import (
     checkpoint_folder,
@@ -72,7 +73,7 @@ def _with_errors(targets: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
     return targets if errors is None else np.hstack([targets, errors])
 
 
-class DeepEstimator(EnsembleBuilder):
+class DeepEstimator(SamplingBuilder):
     """A deep model behind scikit-learn's interface.
 
     A task, regression or classification, says what becomes of the targets; a kind of model says
@@ -316,6 +317,10 @@ class DeepEstimator(EnsembleBuilder):
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
     ) -> None:
         """Fits the model to scaled data. It starts from these inputs: all of them, or a sample."""
+        self.__dict__.pop("diagnostics_", None)
+        if self.inference == "mcmc":
+            self._sample_on(data, checkpoints)
+            return
         max_iter = int(self.max_iter or default_max_iter(data.num_rows, *self._default_steps))
         if max_iter < FEW_STEPS:
             warnings.warn(
@@ -360,6 +365,7 @@ class DeepEstimator(EnsembleBuilder):
         """Visits each row once; the first call makes the model, at the scales of its rows."""
         with self._undone_on_failure():
             self.check_parameters()  # they may have changed since the last call
+            self._check_not_sampled()
             if self._left_out_share() is not None:
                 raise ValueError(
                     "partial_fit leaves out no rows: use fit, or neither calibrate nor "
@@ -387,9 +393,9 @@ class DeepEstimator(EnsembleBuilder):
         with precision(self.precision):
             if not hasattr(self, "model_"):
                 seeds = [derived_seed(self.seed_, index) for index in range(self._num_members)]
-                models = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
-                self.model_ = models[0] if self.n_members is None else Ensemble(models)
-            models = members_of(self.model_)
+                made = tuple(self.build_model(np.asarray(rows.inputs), seed) for seed in seeds)
+                self.model_ = made[0] if self.n_members is None else Ensemble(made)
+            models: Any = members_of(self.model_)
             optimisers = getattr(self, "_optimiser", None) or [None] * len(models)
             settings = self._settings(1)
             results, after = [], []

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -36,9 +36,7 @@ from dvip.training import (
     train_members,
 )
 
-__all__ = ["INFERENCES", "Candidate", "ChoosingEstimator"]
-
-INFERENCES = ("auto", "vi", "exact")
+__all__ = ["Candidate", "ChoosingEstimator"]
 
 # Parameters that are chosen where they are not given.
 CHOSEN = (
@@ -97,15 +95,13 @@ class ChoosingEstimator(DeepEstimator):
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
+
+    _inferences: ClassVar[tuple[str, ...]] = ("auto", "vi", "mcmc", "exact")
     # Of a part: the mean log-density of left-out rows.
     _score: float
 
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
-        if self.inference not in INFERENCES:
-            raise ValueError(
-                f"inference={self.inference!r} is not known: use one of {', '.join(INFERENCES)}."
-            )
         super().check_parameters()
         if self.inference == "exact":
             self._check_closed_form()

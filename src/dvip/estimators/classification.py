@@ -20,8 +20,9 @@ from dvip.calibration import (
 from dvip.estimators.base import DeepEstimator
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble
-from dvip.prediction import class_probabilities, members_of, sample_noises
+from dvip.prediction import Model, class_probabilities, members_of, sample_noises
 from dvip.runtime import derived_seed, precision
+from dvip.sampled import SampledModel
 from dvip.sources import LabelTargets
 from dvip.sources.records import RowsContent
 from dvip.training import Data
@@ -38,10 +39,12 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     task: ClassVar[str] = "classification"
 
     classes_: np.ndarray
-    model_: DeepModel[Classification] | Ensemble[Classification]
+    model_: DeepModel[Classification] | Ensemble[Classification] | SampledModel[Classification]
 
     def _default_likelihood(self) -> str:
-        return "probit" if len(self.classes_) == 2 else "robustmax"
+        if len(self.classes_) == 2:
+            return "probit"
+        return "softmax" if self.inference == "mcmc" else "robustmax"
 
     @property
     def _num_outputs(self) -> int:
@@ -154,7 +157,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     def _predicted(
         self,
         inputs: np.ndarray,
-        models: Sequence[DeepModel[Classification]],
+        models: Sequence[Model[Classification]],
         num_samples: int | None = None,
     ) -> np.ndarray:
         """What these models predict for scaled inputs, before it is calibrated."""

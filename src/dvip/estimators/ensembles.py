@@ -22,6 +22,7 @@ from dvip.estimators.builder import ModelBuilder, check_count
 from dvip.estimators.serialisation import training_identity
 from dvip.objectives import DeepModel, Ensemble
 from dvip.runtime import derived_seed
+from dvip.sampled import SampledModel
 from dvip.training import (
     CheckpointFolder,
     Data,
@@ -54,7 +55,7 @@ class EnsembleBuilder(ModelBuilder):
     validation_fraction: float | None = None
 
     # Fitted attributes.
-    model_: DeepModel | Ensemble
+    model_: DeepModel | Ensemble | SampledModel
     calibration_: Calibration
     validation_scores_: np.ndarray
 

@@ -146,6 +146,7 @@ class _DVIP(ImplicitProcessEstimator):
         validation_fraction: float | None = None,
         calibrate: bool | None = None,
         max_seconds: float | None = None,
+        n_chains: int = 4,
         precision: str = "float32",
         random_state: int | np.random.RandomState | None = 0,
         verbose: bool = False,
@@ -219,7 +220,8 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         chosen; with `inference="vi"` it is 0.
     max_iter : int, optional
         Training steps. By default 2,500 to 12,000, by the number of rows. With `inference="vi"`
-        50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000.
+        50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000. Of a
+        sampled posterior the steps of each chain once it is tuned, by default 4,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -250,12 +252,14 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
         "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
         positive numbers, "poisson" and "negative-binomial" for counts.
-    inference : {"auto", "vi", "exact"}, default "auto"
+    inference : {"auto", "vi", "mcmc", "exact"}, default "auto"
         "auto": candidates are trained, each on all rows but some, and mixed by how probable they
         made the rows that they left out. They are a Gaussian process in closed form and deep
         models, by the number of rows; parameters that are given hold for all of them, and leave
         out those that they do not fit. "vi": one model with these parameters, by variational
-        inference. "exact": the Gaussian process alone.
+        inference. "mcmc": the same model with its posterior sampled, coefficients, parameters of
+        the prior and noise together, on all rows at every step; for up to a few thousand rows.
+        "exact": the Gaussian process alone.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default up to 5; with `inference="vi"` there is one model.
@@ -269,6 +273,8 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         allows it, but not with `inference="vi"`.
     max_seconds : float, optional
         How long `fit` may take; the training is shortened to it.
+    n_chains : int, default 4
+        With `inference="mcmc"`: the chains that sample, side by side.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
@@ -287,11 +293,13 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         left out, and its weight in the mixture, which is 0 if it was not kept.
     neighbourhood_ : Neighbourhood
         With `inference="auto"`: some of the training rows, which `distance` measures from.
-    model_ : DeepModel, Ensemble or ClosedFormGP
-        The trained network and likelihood, or with `n_members` all of them. Only where nothing was
-        mixed: each of `parts_` has one.
+    model_ : DeepModel, Ensemble, SampledModel or ClosedFormGP
+        The trained network and likelihood, with `n_members` all of them, with `inference="mcmc"`
+        samples of them. Only where nothing was mixed: each of `parts_` has one.
     bound_history_ : array
         The mean of the bound over successive stretches of the training. Of `parts_`, if there are.
+    diagnostics_ : Diagnostics
+        How well chains have mixed, with `inference="mcmc"`.
     calibration_ : Calibration
         How predictions are corrected, with `calibrate`. `parts_` have their own besides.
     validation_scores_ : array of shape (scores, 3)
@@ -341,7 +349,8 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         chosen; with `inference="vi"` it is 0.
     max_iter : int, optional
         Training steps. By default 2,500 to 12,000, by the number of rows. With `inference="vi"`
-        50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000.
+        50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000. Of a
+        sampled posterior the steps of each chain once it is tuned, by default 4,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -369,11 +378,12 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         linear combination of its prior functions.
     likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
-        class of your own. "auto" is probit for two classes and robust-max for more.
-    inference : {"auto", "vi"}, default "auto"
+        class of your own. "auto" is probit for two classes and softmax for more, but
+        robust-max with `inference="vi"`.
+    inference : {"auto", "vi", "mcmc"}, default "auto"
         "auto": what is not given is chosen by the number of rows; several models are trained,
         each on all rows but some, and calibrated by those that they left out. "vi": one model
-        with these parameters, by variational inference.
+        with these parameters, by variational inference. "mcmc": its posterior is sampled.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default up to 5; with `inference="vi"` there is one model.
@@ -386,6 +396,8 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         each by one member. By default they are, but not with `inference="vi"`.
     max_seconds : float, optional
         How long `fit` may take; the training is shortened to it.
+    n_chains : int, default 4
+        With `inference="mcmc"`: the chains that sample, side by side.
     precision : {"float32", "float64"}, default "float32"
         Of all computations of the model.
     random_state : int, RandomState or None, default 0
@@ -406,11 +418,13 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         left out, and its weight in the mixture, which is 0 if it was not kept.
     neighbourhood_ : Neighbourhood
         With `inference="auto"`: some of the training rows, which `distance` measures from.
-    model_ : DeepModel or Ensemble
-        The trained network and likelihood, or with `n_members` all of them. Only where nothing was
-        mixed: each of `parts_` has one.
+    model_ : DeepModel, Ensemble or SampledModel
+        The trained network and likelihood, with `n_members` all of them, with `inference="mcmc"`
+        samples of them. Only where nothing was mixed: each of `parts_` has one.
     bound_history_ : array
         The mean of the bound over successive stretches of the training. Of `parts_`, if there are.
+    diagnostics_ : Diagnostics
+        How well chains have mixed, with `inference="mcmc"`.
     calibration_ : Calibration
         How predictions are corrected, with `calibrate`. `parts_` have their own besides.
     validation_scores_ : array of shape (scores, 3)

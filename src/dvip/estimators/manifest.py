@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 
 from dvip.calibration import Calibration
 from dvip.estimators.scales import Standardiser
+from dvip.training import Diagnostics
 
 __all__ = ["check_attributes", "check_choice", "check_sizes"]
 
@@ -76,10 +77,10 @@ def check_attributes(estimator: Any) -> None:
         raise ValueError(f"{num_given:,} inputs, {num_inputs:,} scales.")
     _check_array(estimator, "feature_names_in_", "O", estimator.n_features_in_)
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
+    sampled = estimator.inference == "mcmc"
     if hasattr(estimator, "bound_history_"):
-        exact = getattr(estimator, "inference", "vi") == "exact"
-        alone = estimator.n_members is None or exact
-        members = () if alone else (estimator.n_members,)
+        number = estimator.n_chains if sampled else estimator.n_members
+        members = () if number is None or estimator.inference == "exact" else (number,)
         _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
     if hasattr(estimator, "validation_scores_"):
         _check_array(estimator, "validation_scores_", "f", len(estimator.validation_scores_), 3)
@@ -87,6 +88,8 @@ def check_attributes(estimator: Any) -> None:
     neighbourhood = getattr(estimator, "neighbourhood_", None)
     if neighbourhood is not None and len(neighbourhood.slopes) != num_inputs:
         raise ValueError("neighbourhood_ is of other inputs.")
+    if sampled and not isinstance(estimator.diagnostics_, Diagnostics):
+        raise ValueError("diagnostics_ are none.")
     for attribute in ("target_names_", "noise_names_"):
         names = getattr(estimator, attribute, ())
         if not (isinstance(names, tuple) and all(isinstance(name, str) for name in names)):

@@ -22,9 +22,10 @@ from dvip.estimators.scales import (
 )
 from dvip.likelihoods import Likelihood, Regression
 from dvip.objectives import DeepModel, Ensemble
-from dvip.prediction import members_of, moments, sample_noises
+from dvip.prediction import Model, members_of, moments, sample_noises
 from dvip.registry import LIKELIHOODS
 from dvip.runtime import derived_seed, precision
+from dvip.sampled import SampledModel
 from dvip.sources import NumberTargets
 from dvip.sources.records import RowsContent
 from dvip.training import Data
@@ -34,7 +35,7 @@ __all__ = ["DeepRegressor"]
 
 # Means and variances of f for some rows: rows x units x samples.
 Moments = tuple[np.ndarray, np.ndarray]
-Models = Sequence[DeepModel[Regression]]
+Models = Sequence[Model[Regression]]
 
 # Samples propagated for a score while training.
 SAMPLES_OF_SCORE = 16
@@ -52,7 +53,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
     task: ClassVar[str] = "regression"
     _y_options: ClassVar[Mapping[str, bool]] = {"multi_output": True, "y_numeric": True}
 
-    model_: DeepModel[Regression] | Ensemble[Regression]
+    model_: DeepModel[Regression] | Ensemble[Regression] | SampledModel[Regression]
     target_scaler_: Standardiser
     target_shape_: tuple[int, ...]
     # Whether the rows of the training had known errors; models of older versions had none.
@@ -368,7 +369,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         known = {} if errors is None else {"errors": errors}  # likelihoods need not take them
         distribution = Predictive.mixture(
             [
-                model.likelihood.predictive(mean, variance, scaler.mean, scaler.scale, **known)
+                model.predictive(mean, variance, scaler.mean, scaler.scale, **known)
                 for model, (mean, variance) in zip(models, moments, strict=True)
             ]
         )

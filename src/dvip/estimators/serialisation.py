@@ -17,6 +17,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.utils import check_random_state
 
@@ -27,6 +28,7 @@ from dvip.estimators.scales import Standardiser
 from dvip.files import expanded
 from dvip.neighbourhood import Neighbourhood
 from dvip.objectives import DeepModel, Ensemble
+from dvip.parameters import split_trainable
 from dvip.persistence import (
     MODEL,
     ModelFileError,
@@ -39,8 +41,9 @@ from dvip.persistence import (
 )
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 from dvip.runtime import precision, use_compilation_cache
+from dvip.sampled import SampledModel
 from dvip.tables import TableEncoder
-from dvip.training import CheckpointFolder, is_first_process, placement
+from dvip.training import CheckpointFolder, Diagnostics, is_first_process, placement
 
 __all__ = [
     "checkpoint_folder",
@@ -336,11 +339,14 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
     if isinstance(value, ClosedFormGP | Neighbourhood):
         arrays.update({f"{name}.{key}": array for key, array in value.arrays().items()})
         return {"kind": "closed-form" if isinstance(value, ClosedFormGP) else "neighbourhood"}
-    if isinstance(value, DeepModel | Ensemble):
+    if isinstance(value, DeepModel | Ensemble | SampledModel):
         arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}
     if isinstance(value, Calibration):
         return {"kind": "calibration", "values": [float(number) for number in value]}
+    if isinstance(value, Diagnostics):
+        values = [None if number != number else number for number in value]
+        return {"kind": "diagnostics", "values": values}
     if isinstance(value, TableEncoder):
         return {"kind": "encoder", "content": value.to_json()}
     if isinstance(value, Standardiser):
@@ -382,6 +388,10 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
             return tuple(Judgement(*judgement) for judgement in value["judgements"])
         case "calibration":
             return Calibration(*map(float, value["values"]))
+        case "diagnostics":
+            numbers = [np.nan if number is None else number for number in value["values"]]
+            kinds = Diagnostics.__annotations__.values()
+            return Diagnostics(*(kind(n) for kind, n in zip(kinds, numbers, strict=True)))
         case "standardiser":
             return Standardiser(arrays[f"{name}.mean"], arrays[f"{name}.scale"])
         case "array":
@@ -413,14 +423,29 @@ def _texts(name: str, values: Any, stored: Any) -> np.ndarray:
     return np.array(values, dtype=dtype)
 
 
-def _fill_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> DeepModel | Ensemble:
+def _fill_model(
+    estimator: Any, arrays: Mapping[str, np.ndarray]
+) -> DeepModel | Ensemble | SampledModel:
     """The estimator's model with the saved arrays; nothing is computed for the skeleton."""
     inputs = np.zeros((1, len(estimator.input_scaler_.mean)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator.build_model(inputs))
+    if estimator.inference == "mcmc":
+        number = next(len(array) for name, array in arrays.items() if SAMPLED in name)
+        skeleton = eqx.filter_eval_shape(lambda model: _samples_of(model, number), skeleton)
     if estimator.n_members is not None:
         skeleton = Ensemble((skeleton,) * int(estimator.n_members))
     return tree_from_arrays("model_", skeleton, arrays)
+
+
+# In the names of arrays that have an axis of samples.
+SAMPLED = "model_.parameters"
+
+
+def _samples_of(model: DeepModel, number: int) -> SampledModel:
+    """So many samples, all the same."""
+    parameters, fixed = split_trainable(model.known())
+    return SampledModel(jax.tree.map(lambda leaf: jnp.stack([leaf] * number), parameters), fixed)
 
 
 def _check_parameters_of_the_model(estimator: Any, arrays: Mapping[str, np.ndarray]) -> None:

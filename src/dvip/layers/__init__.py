@@ -3,10 +3,11 @@
 from dvip.layers.layer import GaussianLayer, Layer, WhitenedGaussian
 from dvip.layers.sip import SIPLayer
 from dvip.layers.sparse_gp import SparseGPLayer
-from dvip.layers.vip import VIPLayer
+from dvip.layers.vip import KnownVIPLayer, VIPLayer
 
 __all__ = [
     "GaussianLayer",
+    "KnownVIPLayer",
     "Layer",
     "SIPLayer",
     "SparseGPLayer",

@@ -17,7 +17,7 @@ from dvip.linear_algebra import product
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess, mean_and_features
 
-__all__ = ["VIPLayer"]
+__all__ = ["KnownVIPLayer", "VIPLayer"]
 
 
 class VIPLayer(GaussianLayer):
@@ -108,6 +108,51 @@ class VIPLayer(GaussianLayer):
         num_samples = self.q_mean.shape[1]
         noise = Fixed(self.process.draw_noise(key, num_samples))
         return eqx.tree_at(lambda layer: layer.noise, self, noise)
+
+    def with_coefficients(self, coefficients: Float[Array, "units samples"]) -> "KnownVIPLayer":
+        """The layer in whose posterior these are the coefficients for sure."""
+        return KnownVIPLayer(self.process, self.noise, coefficients)
+
+
+class KnownVIPLayer(GaussianLayer):
+    """A VIP layer whose coefficients are known: its units are functions, without a variance.
+
+    Samples of a posterior are such layers.
+    """
+
+    process: ImplicitProcess
+    noise: Fixed
+    coefficients: Float[Array, "units samples"]
+
+    def marginals(
+        self, inputs: Float[Array, "inputs batch"]
+    ) -> tuple[Float[Array, "units batch"], Float[Array, "units batch"]]:
+        """φᵀ a_h + m*, and no variance."""
+        num_samples = self.coefficients.shape[1]
+        centring = _centring(num_samples).astype(self.coefficients.dtype)
+        weights = jnp.matmul(self.coefficients, centring) + 1 / num_samples
+        values = self.process.combined(self.noise.value, weights, inputs)
+        return values, jnp.zeros_like(values)
+
+    def kl(self) -> Float[Array, ""]:
+        """-log N(a | 0, I) but for a constant: what a density loses by the coefficients."""
+        return 0.5 * jnp.sum(jnp.square(self.coefficients))
+
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """That of the process."""
+        return self.process.regularisation()
+
+    def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
+        """Nothing is random."""
+        del key
+        return ()
+
+    def evaluate(
+        self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
+    ) -> Float[Array, "units batch"]:
+        """φ(x)ᵀ a_h + m*(x)."""
+        del function
+        return self.marginals(inputs)[0]
 
 
 def _centring(num_samples: int) -> Float[np.ndarray, "samples samples"]:

@@ -17,7 +17,7 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
 from dvip.distributions import CountMixture
-from dvip.likelihoods.levels import make_strata
+from dvip.likelihoods.levels import Strata, make_strata
 from dvip.likelihoods.likelihood import Moments, Regression, gaussian_expectation
 from dvip.parameters import Fixed
 
@@ -40,6 +40,7 @@ class Counts(Regression):
     """y_h with the rate exp(offset_h + scale_h f_h), its mean; targets are independent given f."""
 
     standardised: ClassVar[bool] = False
+    takes_samples: ClassVar[bool] = True
 
     # Offset and scale.
     link: Fixed | None = None
@@ -109,6 +110,12 @@ class Counts(Regression):
         log_y = jnp.log(jnp.maximum(y, 0.5))
         return jnp.sum(self._constant(y) + self._mean_log_mass(y, mean - log_y, variance), axis=0)
 
+    def log_prob(self, targets: Float[Array, "outputs batch"], values: Moments) -> Array:
+        """log p(y), summed over the targets."""
+        y, log_rate, _ = self._aligned(targets, values, jnp.zeros_like(values))
+        log_ratio = log_rate - jnp.log(jnp.maximum(y, 0.5))
+        return jnp.sum(self._constant(y) + self._log_mass(y, log_ratio), axis=0)
+
     def _mean_log_mass(self, y: Array, mean: Array, variance: Array) -> Array:
         return gaussian_expectation(lambda ratio: self._log_mass(y, ratio), mean, variance)
 
@@ -163,7 +170,8 @@ class Counts(Regression):
             mode = jnp.where(inside, newton, 0.5 * (lower + upper))
         return mode, 1 / jnp.sqrt(1 / variance + alpha * self._pull(y, mode)[1])
 
-    def _concentration(self) -> Float[np.ndarray, "1 outputs 1"] | None:
+    def _concentration(self, strata: Strata) -> Float[np.ndarray, "1 outputs _"] | None:
+        del strata
         return None
 
     def predictive(
@@ -181,7 +189,7 @@ class Counts(Regression):
         values = strata.of_components(np.sqrt(variance, dtype=float)) * white
         values += strata.of_components(mean)
         rates = np.exp(np.minimum(values * scale[:, None] + offset[:, None], MAX_LOG))
-        return CountMixture(rates, self._concentration(), strata.weights)
+        return CountMixture(rates, self._concentration(strata), strata.weights)
 
     def function_values(
         self,
@@ -228,7 +236,7 @@ class NegativeBinomial(Counts):
         return NegativeBinomial(log_concentration=jax.device_put(start))
 
     @property
-    def concentration(self) -> Float[Array, " units"]:
+    def concentration(self) -> Float[Array, "units *samples"]:
         """k of each target."""
         assert self.log_concentration is not None  # of an initialised likelihood
         return jnp.exp(jnp.minimum(self.log_concentration, math.log(MAX_CONCENTRATION)))
@@ -262,8 +270,8 @@ class NegativeBinomial(Counts):
         """k with as many axes as the targets have; points of a quadrature come before these."""
         return self.concentration.reshape(-1, *(1,) * (y.ndim - 1))
 
-    def _concentration(self) -> Float[np.ndarray, "1 outputs 1"]:
-        return np.asarray(self.concentration, dtype=float)[None, :, None]
+    def _concentration(self, strata: Strata) -> Float[np.ndarray, "1 outputs _"]:
+        return strata.of_parameters(self.concentration)[None]
 
 
 def _expm1(x: Array) -> Array:

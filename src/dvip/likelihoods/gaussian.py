@@ -28,6 +28,7 @@ class Gaussian(Regression):
     """y_h = f_h + noise with variance σ²_h; several targets are independent given f."""
 
     takes_errors: ClassVar[bool] = True
+    takes_samples: ClassVar[bool] = True
     can_be_calibrated: ClassVar[bool] = True
 
     log_variance: Float[Array, " units"] | None = None
@@ -81,6 +82,17 @@ class Gaussian(Regression):
         errors = aligned[number:] if targets.shape[0] > number else None
         return aligned[:number], self.log_variance.reshape(-1, *ones, 1), errors
 
+    def log_prob(self, targets: Float[Array, "rows batch"], values: Moments) -> Array:
+        """log p(y | f), summed over the targets."""
+        y, log_variance, errors = self._aligned(targets, values)
+        log_variance = _with_errors(log_variance, errors)
+        return jnp.sum(self._log_density(y, values, log_variance), axis=0)
+
+    def _log_density(
+        self, y: Array, values: Array, log_variance: Array
+    ) -> Float[Array, "units *shape"]:
+        return self._expected_terms(y, values, jnp.zeros(()), log_variance)
+
     def _expected_terms(
         self, y: Array, mean: Array, variance: Array, log_variance: Array
     ) -> Float[Array, "units *shape"]:
@@ -104,9 +116,13 @@ class Gaussian(Regression):
         errors: Float[np.ndarray, "rows outputs"] | None = None,
     ) -> GaussianMixture:
         """N(mean, variance + σ²) of each sample, scaled."""
-        noise = np.exp(np.asarray(self.log_variance, dtype=np.float64)) * np.square(scale)
-        if errors is not None:
-            noise = (noise + np.square(errors))[..., None]
+        noise = np.exp(np.asarray(self.log_variance, dtype=np.float64))
+        if noise.ndim == 1:
+            noise = noise * np.square(scale)
+            noise = noise if errors is None else (noise + np.square(errors))[..., None]
+        else:  # of each sample
+            noise = (noise * np.square(scale)[:, None])[None]
+            noise = noise if errors is None else noise + np.square(errors)[..., None]
         means = mean * scale[:, None]
         means += offset[:, None]  # in place: they may be many
         return GaussianMixture(means, variance * np.square(scale)[:, None], noise)
@@ -138,8 +154,8 @@ class Gaussian(Regression):
         variance: Float[np.ndarray, "rows units samples"],
     ) -> Float[np.ndarray, "*rows outputs components"]:
         """σ² in each component, on the model's scale."""
-        del strata, mean, variance
-        return np.exp(np.asarray(self.log_variance, dtype=float))[None, :, None]
+        del mean, variance
+        return np.exp(strata.of_parameters(self.log_variance))[None]
 
     def _mixing_levels(self, strata: Strata) -> Float[np.ndarray, "*outputs components"]:
         """The factors of σ² in the components."""
@@ -176,19 +192,30 @@ class InputDependent(Gaussian):
         """Two units for each target."""
         return 2 * num_outputs
 
+    def log_prob(self, targets: Float[Array, "rows batch"], values: Moments) -> Array:
+        """log p(y | f, g): one point in place of the quadrature."""
+        f, g = jnp.split(values, 2)
+        y, log_variance, errors = self._aligned(targets, f)
+        varied = self._log_ratio(g, log_variance.shape)
+        log_variance = _with_errors(log_variance + varied, errors)
+        return jnp.sum(self._log_density(y, f, log_variance), axis=0)
+
+    def _log_ratio(self, g: Array, shape: tuple[int, ...]) -> Array:
+        """By how much the logarithm of σ² differs from its middle; parameters are of this shape."""
+        assert self.gain is not None  # of an initialised likelihood
+        return MAX_LOG_RATIO * jnp.tanh(self.gain.reshape(shape) * g / MAX_LOG_RATIO)
+
     def _over_targets(
         self, terms: Terms, targets: Array, mean: Moments, variance: Moments, is_log: bool = False
     ) -> Float[Array, "*shape"]:
         mean, noise_mean = jnp.split(mean, 2)
         variance, noise_variance = jnp.split(variance, 2)
         y, log_variance, errors = self._aligned(targets, mean)
-        assert self.gain is not None  # of an initialised likelihood
-        gain = self.gain.reshape(log_variance.shape)
         points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
         # Leading axes of the points: terms have them in front of the units.
         column = jnp.asarray(points, mean.dtype).reshape(-1, *(1,) * mean.ndim)
-        log_ratio = gain * (noise_mean + jnp.sqrt(noise_variance) * column)
-        varied = MAX_LOG_RATIO * jnp.tanh(log_ratio / MAX_LOG_RATIO)
+        at_points = noise_mean + jnp.sqrt(noise_variance) * column
+        varied = self._log_ratio(at_points, log_variance.shape)
         values = terms(y, mean, variance, _with_errors(log_variance + varied, errors))
         shares = jnp.asarray(weights / weights.sum(), mean.dtype).reshape(column.shape)
         if is_log:
@@ -213,9 +240,7 @@ class InputDependent(Gaussian):
         white = np.stack([strata.normal(number + unit) for unit in range(number)])
         of_unit = strata.of_components(np.sqrt(variance[:, number:], dtype=float)) * white
         of_unit += strata.of_components(mean[:, number:])
-        gain, log_variance = (
-            np.asarray(array, dtype=float)[:, None] for array in (self.gain, self.log_variance)
-        )
+        gain, log_variance = map(strata.of_parameters, (self.gain, self.log_variance))
         return np.exp(log_variance + MAX_LOG_RATIO * np.tanh(gain * of_unit / MAX_LOG_RATIO))
 
     def predictive(

@@ -8,6 +8,7 @@ All rows have the same strata, so that a prediction does not depend on what else
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -43,6 +44,11 @@ class Strata:
         """What the components have from their samples."""
         return samples[..., self.samples]
 
+    def of_parameters(self, parameters: Any) -> Float[np.ndarray, "outputs components_or_1"]:
+        """What the components have as parameters: one for each target, or for it and a sample."""
+        values = np.asarray(parameters, dtype=float)
+        return values[:, None] if values.ndim == 1 else values[:, self.samples]
+
     def _edges(self, variable: int) -> tuple[np.ndarray, np.ndarray]:
         """The probabilities that each component's stratum lies between."""
         number = len(self.samples)
@@ -64,7 +70,9 @@ class Strata:
         lower, upper = self._edges(variable)
         return (density(lower) - density(upper)) / self.probabilities
 
-    def inverse_gamma(self, variable: int, freedom: float) -> Float[np.ndarray, " components"]:
+    def inverse_gamma(
+        self, variable: int, freedom: float | Float[np.ndarray, " _"]
+    ) -> Float[np.ndarray, " components"]:
         """Means of 1 / λ in the strata of λ ~ Gamma(ν / 2, ν / 2): their mean is ν / (ν - 2)."""
         shape = freedom / 2
         below = [gammainc(shape - 1, gammaincinv(shape, p)) for p in self._edges(variable)]

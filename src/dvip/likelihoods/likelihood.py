@@ -39,6 +39,8 @@ class Likelihood(eqx.Module):
 
     # What it is for: "regression" or "classification".
     task: ClassVar[str]
+    # Whether log p(y | f) has a derivative for f that leads to where it is larger.
+    has_gradient: ClassVar[bool] = True
     # The last layer's units come in so many equal groups, which do not share prior functions.
     num_groups: ClassVar[int] = 1
 
@@ -70,6 +72,10 @@ class Likelihood(eqx.Module):
     ) -> Float[Array, "*shape"]:
         """log E[p(y | f)^alpha] for f ~ N(mean, variance): the data term of the α-energy."""
 
+    def log_prob(self, targets: Float[Array, "outputs batch"], values: Moments) -> Array:
+        """log p(y | f) where f has these values: the density that sampled posteriors have."""
+        return self.expected_log_prob(targets, values, jnp.zeros_like(values))
+
     def regularisation(self) -> Float[Array, ""]:
         """What the objective loses for the parameters that it has: minus a log-prior of them."""
         return jnp.zeros(())
@@ -89,6 +95,9 @@ class Regression(Likelihood):
     # Whether the errors of rows may be known. Then they are further rows of the targets, one for
     # each: standard deviations, on the scale of the model. The noise has their squares besides.
     takes_errors: ClassVar[bool] = False
+    # Whether `predictive` takes parameters with a last axis more: values for each of the samples.
+    # Otherwise the predictions of all samples are mixed, however many components these have.
+    takes_samples: ClassVar[bool] = False
     # Whether its predictive distributions can be rescaled, which a calibration does.
     can_be_calibrated: ClassVar[bool] = False
 

@@ -33,6 +33,10 @@ class Probit(Classification):
         sign = 2 * targets[0] - 1
         return gaussian_expectation(log_ndtr, sign * mean[0], variance[0])
 
+    def log_prob(self, targets: Float[Array, "1 batch"], values: Moments) -> Float[Array, "*shape"]:
+        """log Φ(± f)."""
+        return log_ndtr((2 * targets[0] - 1) * values[0])
+
     def log_expected_power(
         self,
         targets: Float[Array, "1 batch"],

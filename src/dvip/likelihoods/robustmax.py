@@ -1,6 +1,7 @@
 """The robust-max likelihood for several classes: the largest unit's class, but for a few errors."""
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -22,6 +23,8 @@ NEWTON_STEPS = 5
 
 class RobustMax(Classification):
     """p(y | f) = 1 - ε for the class whose unit is largest, ε / (C - 1) for each other class."""
+
+    has_gradient: ClassVar[bool] = False  # p(y | f) is one of two numbers
 
     error: float = eqx.field(static=True, default=1e-3)
 

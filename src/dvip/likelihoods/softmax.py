@@ -38,6 +38,12 @@ class Softmax(Classification):
         """E[log σ(-a)]."""
         return gaussian_expectation(jax.nn.log_sigmoid, *_lead(targets[0], mean, variance))
 
+    def log_prob(self, targets: Float[Array, "1 batch"], values: Moments) -> Float[Array, "*shape"]:
+        """f_y - log Σ_j exp f_j."""
+        classes = jnp.arange(len(values)).reshape(-1, *(1,) * (values.ndim - 1))
+        logs = jax.nn.log_softmax(values, axis=0)
+        return jnp.sum(jnp.where(classes == targets[0], logs, 0), axis=0)
+
     def log_expected_power(
         self,
         targets: Float[Array, "1 batch"],

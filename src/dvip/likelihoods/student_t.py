@@ -52,7 +52,7 @@ class StudentT(Gaussian):
         )
 
     @property
-    def freedom(self) -> Float[Array, " units"]:
+    def freedom(self) -> Float[Array, "units *samples"]:
         """The degrees of freedom ν_h."""
         assert self.log_excess is not None  # of an initialised likelihood
         return 2 + jnp.exp(jnp.minimum(self.log_excess, math.log(MAX_EXCESS)))
@@ -81,6 +81,13 @@ class StudentT(Gaussian):
         log_factor = _complement(jnp.zeros(()), distance, spread)
         return constant - 0.5 * (freedom + 1) * log_factor
 
+    def _log_density(
+        self, y: Array, values: Array, log_variance: Array
+    ) -> Float[Array, "units *shape"]:
+        nothing = jnp.zeros(())
+        freedom, distance, _, constant = self._scaled(y, values, nothing, log_variance)
+        return constant - 0.5 * (freedom + 1) * jnp.log1p(distance)
+
     def _power_terms(
         self, y: Array, mean: Array, variance: Array, log_variance: Array, alpha: float
     ) -> Float[Array, "units *shape"]:
@@ -108,8 +115,8 @@ class StudentT(Gaussian):
 
     def _mixing_levels(self, strata: Strata) -> Float[np.ndarray, "outputs components"]:
         """Levels of 1 / λ."""
-        freedom = np.asarray(self.freedom, dtype=float)
-        return np.stack([strata.inverse_gamma(h, float(nu)) for h, nu in enumerate(freedom)])
+        freedom = strata.of_parameters(self.freedom)
+        return np.stack([strata.inverse_gamma(h, nu) for h, nu in enumerate(freedom)])
 
 
 class HeteroscedasticStudentT(InputDependent, StudentT):

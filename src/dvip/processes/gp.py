@@ -183,11 +183,26 @@ class GaussianProcess(ImplicitProcess):
         self, noise: WaveNoise, inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "samples batch"]:
         """The waves once for all functions, then their sums."""
+        return product(noise[1], self._waves(noise, inputs)) * self._scale()
+
+    def combined(
+        self,
+        noise: WaveNoise,
+        weights: Float[Array, "units samples"],
+        inputs: Float[Array, "inputs batch"],
+    ) -> Float[Array, "units batch"]:
+        """A combination of functions has a combination of their heights."""
+        heights = jnp.matmul(weights, noise[1])
+        return product(heights, self._waves(noise, inputs)) * self._scale()
+
+    def _waves(
+        self, noise: WaveNoise, inputs: Float[Array, "inputs batch"]
+    ) -> Float[Array, "features batch"]:
         assert self.log_lengthscales is not None  # there is noise, so there are parameters
-        assert self.log_amplitude is not None
-        frequencies, heights = noise
-        turns = product(frequencies * jnp.exp(-self.log_lengthscales) / (2 * jnp.pi), inputs)
-        waves = jnp.concatenate(cos_sin(turns))
-        # The amplitude multiplies the sums, not the heights: its derivative is then cheap.
-        scale = jnp.exp(self.log_amplitude) / math.sqrt(self.num_frequencies)
-        return scale * product(heights, waves)
+        turns = product(noise[0] * jnp.exp(-self.log_lengthscales) / (2 * jnp.pi), inputs)
+        return jnp.concatenate(cos_sin(turns))
+
+    def _scale(self) -> Float[Array, ""]:
+        """It multiplies the sums, not the heights: the amplitude's derivative is then cheap."""
+        assert self.log_amplitude is not None  # as above
+        return jnp.exp(self.log_amplitude) / math.sqrt(self.num_frequencies)

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from dvip.linear_algebra import product
+
 __all__ = ["ImplicitProcess", "PerGroup", "PerUnit", "mean_and_features"]
 
 
@@ -56,6 +58,21 @@ class ImplicitProcess(eqx.Module):
         A leading axis, if there is one, holds a function of its own for each unit of the layer.
         """
 
+    def combined(
+        self,
+        noise: PyTree[Array],
+        weights: Float[Array, "units samples"],
+        inputs: Float[Array, "inputs batch"],
+    ) -> Float[Array, "units batch"]:
+        """Σ_s w_hs f_s(x_n): for each unit h, a combination of its functions.
+
+        A process that can do so without all of its functions saves time.
+        """
+        functions = self(noise, inputs)
+        if functions.ndim == 2:
+            return product(weights, functions)
+        return product(weights[:, None], functions)[:, 0]
+
     def regularisation(self) -> Float[Array, ""]:
         """What the objective loses for the parameters θ that it has; nothing, unless a process
         says otherwise."""
@@ -86,6 +103,19 @@ class PerUnit(ImplicitProcess):
         """The functions of every unit."""
         evaluate = eqx.filter_vmap(lambda process, noise: process(noise, inputs))
         return evaluate(self.process, noise)
+
+    def combined(
+        self,
+        noise: PyTree[Array],
+        weights: Float[Array, "units samples"],
+        inputs: Float[Array, "inputs batch"],
+    ) -> Float[Array, "units batch"]:
+        """Each copy combines its functions for its own units."""
+        combine = eqx.filter_vmap(
+            lambda process, noise, weights: process.combined(noise, weights, inputs)
+        )
+        of_copies = weights.reshape(self.num_units, -1, weights.shape[-1])
+        return combine(self.process, noise, of_copies).reshape(len(weights), -1)
 
     def regularisation(self) -> Float[Array, ""]:
         """The sum over the units."""

@@ -2,6 +2,7 @@
 
 from dvip.batches import ArrayData, read_ahead
 from dvip.training.checkpoints import CheckpointFolder, CheckpointWarning
+from dvip.training.diagnostics import Diagnostics
 from dvip.training.members import Member, train_members
 from dvip.training.placement import LostProcess, StoppedElsewhere, is_first_process, placement
 from dvip.training.progress import progress_bar, row_counter
@@ -21,6 +22,7 @@ __all__ = [
     "CheckpointFolder",
     "CheckpointWarning",
     "Data",
+    "Diagnostics",
     "LostProcess",
     "Member",
     "Optimiser",

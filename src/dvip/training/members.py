@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from threading import Event, Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -21,7 +21,9 @@ from dvip.training.placement import ALONE, placement
 from dvip.training.schedule import Clock, Validation
 from dvip.training.trainer import STOPPING_SIGNALS, Data, TrainingResult, TrainingSettings, train
 
-__all__ = ["Member", "train_members"]
+__all__ = ["Member", "side_by_side", "train_members"]
+
+Result = TypeVar("Result")
 
 # Trainings at the same time, for each core.
 MAX_THREADS = 4
@@ -96,10 +98,10 @@ def train_members(
 
     Several processes train one member after the other, together.
     """
-    side_by_side = len(members) > 1 and placement() is ALONE and jax.default_backend() == "cpu"
+    in_threads = len(members) > 1 and placement() is ALONE and jax.default_backend() == "cpu"
     # More than there are cores: none waits for the last of the others.
     cores = os.cpu_count() or 1
-    num_threads = min(len(members), MAX_THREADS * cores) if side_by_side and cores > 1 else 1
+    num_threads = min(len(members), MAX_THREADS * cores) if in_threads and cores > 1 else 1
     times = _TimeTable(len(members), num_threads, max_seconds)
     steps, lock, compiled = [0] * len(members), Lock(), Event()
 
@@ -129,18 +131,32 @@ def train_members(
         report(member.settings.max_iter, float(result.bounds[-1]))
         return result
 
+    return side_by_side(trained, len(members), num_threads, at_the_end=compiled.set)
+
+
+def side_by_side(
+    job: Callable[..., Result],
+    number: int,
+    num_threads: int,
+    at_the_end: Callable[[], None] = lambda: None,
+) -> list[Result]:
+    """`job` of each index in a thread; with one thread, in this one.
+
+    Jobs in threads get the signals as a second argument: they look at what is `noted` between two
+    pieces, and then `deliver` it. `at_the_end` frees jobs that wait, before all are waited for.
+    """
     if num_threads == 1:
-        return [trained(index) for index in range(len(members))]
+        return [job(index) for index in range(number)]
     with HeldBackSignals(*STOPPING_SIGNALS) as heard, ThreadPoolExecutor(num_threads) as threads:
         signals = _SharedSignals(heard)
-        futures = [threads.submit(trained, index, signals) for index in range(len(members))]
+        futures = [threads.submit(job, index, signals) for index in range(number)]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             # One failed, or a second signal came: the others end with their piece.
             if not all(future.done() for future in futures):
                 signals.cancelled.set()
-            compiled.set()
+            at_the_end()
             for future in futures:
                 future.cancel()
             wait(futures)

@@ -13,10 +13,15 @@ __all__ = ["progress_bar", "row_counter"]
 
 SECONDS_BETWEEN_LINES = 60.0
 
+Report = Callable[[int, float | str], None]
+
 
 @contextmanager
-def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float], None]]:
-    """Gives the function that `train` reports to; silent unless `shown`."""
+def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Report]:
+    """Gives the function that `train` reports to; silent unless `shown`.
+
+    It hears the steps so far and the bound, or how a sampling is in words.
+    """
     if not shown:
         yield lambda steps, bound: None
         return
@@ -26,10 +31,10 @@ def progress_bar(max_iter: int, *, shown: bool) -> Iterator[Callable[[int, float
     with _bar("training", "{task.completed}/{task.total}", "{task.fields[state]}") as bar:
         task = bar.add_task("training", total=max_iter, state="compiling")
 
-        def report(steps: int, bound: float) -> None:
+        def report(steps: int, bound: float | str) -> None:
             speed = bar.tasks[task].speed
             rate = f"{speed:,.0f} steps/s" if speed else "compiling"
-            bar.update(task, completed=steps, state=f"{rate} bound {bound:,.1f}")
+            bar.update(task, completed=steps, state=f"{rate} {_in_words(bound)}")
 
         yield report
 
@@ -43,11 +48,15 @@ def _bar(what: str, *texts: str) -> Any:
     return Progress(*shown, console=Console(stderr=True))
 
 
-def _line_a_minute(max_iter: int) -> Callable[[int, float], None]:
+def _in_words(bound: float | str) -> str:
+    return bound if isinstance(bound, str) else f"bound {bound:,.1f}"
+
+
+def _line_a_minute(max_iter: int) -> Report:
     first: tuple[float, int] | None = None
     last = time.monotonic()
 
-    def report(steps: int, bound: float) -> None:
+    def report(steps: int, bound: float | str) -> None:
         nonlocal first, last
         now = time.monotonic()
         # The time left is judged by what was done since the first report, compiled and under way.
@@ -57,7 +66,7 @@ def _line_a_minute(max_iter: int) -> Callable[[int, float], None]:
         last = now
         left = (max_iter - steps) * (now - began) / (steps - done_then)
         line = (
-            f"{steps:,} of {max_iter:,} steps, bound {bound:,.1f}, about {left / 60:.0f} min left"
+            f"{steps:,} of {max_iter:,} steps, {_in_words(bound)}, about {left / 60:.0f} min left"
         )
         print(line, file=sys.stderr, flush=True)
 
