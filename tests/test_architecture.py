@@ -20,10 +20,9 @@ WING = [path for path in MODULES if path.is_relative_to(SOURCE / "paper") or pat
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 # Modules that are too large, and how large they may be until then.
 TO_BE_DIVIDED = {
-    "closed_form.py": 590,
     "estimators/base.py": 470,
     "estimators/regression.py": 470,
-    "estimators/serialisation.py": 510,
+    "estimators/serialisation.py": 460,
 }
 
 

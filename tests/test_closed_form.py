@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from dvip import closed_form
-from dvip.closed_form import ClosedFormGP, GPData, SumKernel, _conditioned, _loss, fit_closed_form
+from dvip import closed_form, sum_kernel
+from dvip.closed_form import ClosedFormGP, _conditioned, fit_closed_form
+from dvip.sum_kernel import GPData, SumKernel, _loss
 
-LEAST_NOISE = closed_form.LEAST_NOISE
+LEAST_NOISE = sum_kernel.LEAST_NOISE
 
 
 def make_data(num_rows=40, num_inputs=2, num_outputs=1, seed=0, *, known=False, factors=False):
@@ -87,8 +88,8 @@ def test_the_loss_is_the_marginal_likelihood_and_a_prior():
     _, log_determinant = np.linalg.slogdet(covariance)
     fit = np.sum(data.targets * np.linalg.solve(covariance, data.targets)) + 2 * log_determinant
     moved = kernel.parameters - SumKernel.usual(2).parameters
-    moved[0] /= closed_form.PRIOR_STD_OF_NOISE
-    moved[1:] /= closed_form.PRIOR_STD
+    moved[0] /= sum_kernel.PRIOR_STD_OF_NOISE
+    moved[1:] /= sum_kernel.PRIOR_STD
     expected = 0.5 * (fit + moved @ moved)
     np.testing.assert_allclose(_loss(kernel.parameters, data)[0], expected, rtol=1e-5)
 

@@ -19,13 +19,10 @@ from dvip.calibration import Calibration
 from dvip.estimators.builder import check_count
 from dvip.estimators.ensembles import seconds_left
 from dvip.estimators.inputs import NAMES_OF_COLUMNS
+from dvip.estimators.resumption import checkpoint_folder, training_seed
 from dvip.estimators.sampled_fits import SamplingBuilder
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
-from dvip.estimators.serialisation import (
-    checkpoint_folder,
-    save_estimator,
-    training_seed,
-)
+from dvip.estimators.serialisation import save_estimator
 from dvip.objectives import Ensemble
 from dvip.prediction import draw_functions, members_of
 from dvip.runtime import derived_seed, precision, use_compilation_cache

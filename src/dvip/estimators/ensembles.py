@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dvip.batches import ArrayData
 from dvip.calibration import Calibration
 from dvip.estimators.builder import ModelBuilder, check_count
-from dvip.estimators.serialisation import training_identity
+from dvip.estimators.resumption import training_identity
 from dvip.objectives import DeepModel, Ensemble
 from dvip.runtime import derived_seed
 from dvip.sampled import SampledModel

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dvip.batches import ArrayData
 from dvip.estimators.builder import check_count
 from dvip.estimators.ensembles import EnsembleBuilder, seconds_left
-from dvip.estimators.serialisation import training_identity
+from dvip.estimators.resumption import training_identity
 from dvip.runtime import precision
 from dvip.training import CheckpointFolder, Data, placement, progress_bar
 from dvip.training.diagnostics import Diagnostics

@@ -16,7 +16,7 @@ from dvip.calibration import (
     stacking_weights,
     tempered,
 )
-from dvip.closed_form import ClosedFormGP, GPData, GPMoments, fit_closed_form
+from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form
 from dvip.distributions import GaussianMixture, Predictive
 from dvip.estimators.choice import (
     MAX_INPUTS_OF_GP,
@@ -28,6 +28,7 @@ from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
 from dvip.likelihoods.gaussian import Gaussian
+from dvip.sum_kernel import GPData
 from dvip.training import Data
 
 __all__ = ["ChoosingClassifier", "ChoosingRegressor"]

@@ -1,0 +1,235 @@
+"""A sum of kernels and its parameters, which maximise the marginal likelihood of some rows.
+
+Three kernels, each with a variance and a length-scale for every input: Matérn 3/2 for what is
+rough, squared exponential for what is smooth, linear for trends, which alone go on beyond the data.
+In double precision and in NumPy: a factorisation has few and large operations.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.linalg import cho_solve, lapack
+from scipy.optimize import minimize
+
+__all__ = ["FARTHEST", "JITTER", "LEAST_NOISE", "GPData", "Rows", "SumKernel", "fitted_kernel"]
+
+# Rows that the marginal likelihood is of: its time grows with their cube. From each start a few of
+# them are descended on, from the best end more.
+FEW_FITTED, MAX_FITTED = 250, 700
+MAX_EVALUATIONS = 60
+# A descent that stopped early goes on while this is gained.
+LEAST_GAIN = 0.5
+# Added to the variance of values at points, as a share of it, and to the noise.
+JITTER, LEAST_NOISE = 1e-8, 1e-6
+# The middles of the parameters' priors, for noise and the variances of the kernels: few rows decide
+# little. Where descents start: all kernels alike, or mostly rough, or mostly smooth.
+USUAL_NOISE, USUAL_VARIANCES = 0.1, (0.3, 0.3, 0.3)
+STARTS = (USUAL_VARIANCES, (1.0, 0.1, 0.1), (0.1, 1.0, 0.1))
+PRIOR_STD, PRIOR_STD_OF_NOISE = 1.5, 3.0
+# Parameters stay so near to what is usual: numbers stay finite.
+FARTHEST = 12.0
+# Waves of a function draw.
+NUM_WAVES = 1_000
+
+Rows = Float[np.ndarray, "rows inputs"]
+
+
+class GPData(NamedTuple):
+    """Scaled rows: inputs, targets, and how often each counts.
+
+    `errors` are known ones, squared; `factors` multiply the variance of the noise.
+    """
+
+    inputs: Rows
+    targets: Float[np.ndarray, "rows outputs"]
+    weights: Float[np.ndarray, " rows"]
+    errors: Float[np.ndarray, " rows"] | None = None
+    factors: Float[np.ndarray, " rows"] | None = None
+
+    def chosen(self, rows: Int[np.ndarray, " chosen"]) -> "GPData":
+        """Some of the rows."""
+        return GPData(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
+
+    def noise(self, variance: float) -> Float[np.ndarray, " rows"]:
+        """The noise of each row, where that of one with the weight 1 has this variance."""
+        known = 0.0 if self.errors is None else self.errors
+        factors = 1.0 if self.factors is None else self.factors
+        return (variance * factors + LEAST_NOISE) / self.weights + known
+
+
+@dataclass(frozen=True)
+class SumKernel:
+    """Matérn 3/2 + squared exponential + linear.
+
+    `parameters` are logarithms: the noise's variance, then of each kernel its variance and its
+    length-scales.
+    """
+
+    parameters: Float[np.ndarray, " parameters"]
+
+    @classmethod
+    def usual(cls, num_inputs: int, variances: Sequence[float] = USUAL_VARIANCES) -> "SumKernel":
+        """Inputs are some length-scales apart, whatever their number."""
+        lengths = np.full(num_inputs, 0.5 * np.log(num_inputs))
+        parts = [np.append(np.log(variance), lengths) for variance in variances]
+        return cls(np.concatenate([[np.log(USUAL_NOISE)], *parts]))
+
+    @property
+    def noise(self) -> float:
+        """The variance of the noise."""
+        return float(np.exp(self.parameters[0]))
+
+    @property
+    def parts(self) -> list[tuple[float, Float[np.ndarray, " inputs"]]]:
+        """Variance and inverse length-scales of each of the three."""
+        rows = self.parameters[1:].reshape(3, -1)
+        return [(float(np.exp(row[0])), np.exp(-row[1:])) for row in rows]
+
+    @property
+    def slopes(self) -> Float[np.ndarray, " inputs"]:
+        """How much a function changes along each input: root mean squares of its derivatives.
+
+        (A Matérn 3/2 function has derivatives of variance 3 / length².)
+        """
+        squares = [var * np.square(inverse) for var, inverse in self.parts]
+        return np.sqrt(3 * squares[0] + squares[1] + squares[2])
+
+    def __call__(self, first: Rows, second: Rows) -> Float[np.ndarray, "first second"]:
+        """k(x, x') between all rows."""
+        rough, smooth, linear = self.parts
+        matern, _ = _matern(*rough, first, second)
+        total = matern + _squared_exponential(*smooth, first, second)
+        return total + linear[0] * (1 + (first * linear[1] ** 2) @ second.T)
+
+    def variances(self, inputs: Rows) -> Float[np.ndarray, " rows"]:
+        """k(x, x) of each row."""
+        rough, smooth, linear = self.parts
+        return rough[0] + smooth[0] + linear[0] * (1 + np.square(inputs) @ linear[1] ** 2)
+
+    def draw(self, number: int, random: np.random.Generator) -> Callable[[Rows], np.ndarray]:
+        """So many functions of the prior, as sums of waves and a plane: (rows, functions)."""
+        rough, smooth, linear = self.parts
+        num_inputs = len(linear[1])
+        waves = []
+        for (variance, inverse), freedom in ((rough, 3), (smooth, None)):
+            frequencies = random.standard_normal((NUM_WAVES, num_inputs)) * inverse
+            if freedom is not None:  # the spectrum of a Matérn kernel is a Student distribution
+                frequencies /= np.sqrt(random.chisquare(freedom, (NUM_WAVES, 1)) / freedom)
+            heights = random.standard_normal((2 * NUM_WAVES, number)) * np.sqrt(
+                variance / NUM_WAVES
+            )
+            waves.append((frequencies, heights))
+        plane = random.standard_normal((num_inputs + 1, number)) * np.sqrt(linear[0])
+
+        def functions(inputs: Rows) -> np.ndarray:
+            values = plane[0] + (inputs * linear[1]) @ plane[1:]
+            for frequencies, heights in waves:
+                angles = inputs @ frequencies.T
+                values += np.hstack([np.cos(angles), np.sin(angles)]) @ heights
+            return values
+
+        return functions
+
+
+def _squared_distances(first: Rows, second: Rows) -> np.ndarray:
+    squares = np.square(first).sum(axis=1)[:, None] + np.square(second).sum(axis=1)
+    return np.maximum(squares - 2 * first @ second.T, 0)
+
+
+def _matern(
+    variance: float, inverse: np.ndarray, first: Rows, second: Rows
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Matérn 3/2 kernel, and minus its derivative by the squared distance."""
+    distance = np.sqrt(3 * _squared_distances(first * inverse, second * inverse))
+    decay = variance * np.exp(-distance)
+    return (1 + distance) * decay, 1.5 * decay
+
+
+def _squared_exponential(
+    variance: float, inverse: np.ndarray, first: Rows, second: Rows
+) -> np.ndarray:
+    return variance * np.exp(-0.5 * _squared_distances(first * inverse, second * inverse))
+
+
+def _loss(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
+    """Minus the log marginal likelihood and the log prior of the parameters, and the derivative.
+
+    That by a length-scale is Σ_ij W_ij (x_i - x_j)² with W from the derivative by the kernel:
+    a product for all length-scales together.
+    """
+    kernel, inputs, targets = SumKernel(parameters), data.inputs, data.targets
+    rough, smooth, linear = kernel.parts
+    matern, matern_slope = _matern(*rough, inputs, inputs)
+    exponential = _squared_exponential(*smooth, inputs, inputs)
+    plane = linear[0] * (1 + (inputs * linear[1] ** 2) @ inputs.T)
+    noise = data.noise(kernel.noise)
+    covariance = matern + exponential + plane
+    diagonal = np.diag_indices_from(covariance)
+    covariance[diagonal] += noise + JITTER * np.mean(covariance[diagonal])
+    factor, failed = lapack.dpotrf(covariance, lower=1)
+    usual = SumKernel.usual(inputs.shape[1]).parameters
+    spread = np.full(len(parameters), PRIOR_STD)
+    spread[0] = PRIOR_STD_OF_NOISE
+    deviations = (parameters - usual) / spread
+    if failed:
+        return 1e10, deviations / spread
+    solved = cho_solve((factor, True), targets)
+    inverse, _ = lapack.dpotri(factor, lower=1)
+    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    num_outputs = targets.shape[1]
+    fit = 0.5 * np.sum(targets * solved) + num_outputs * np.log(np.diag(factor)).sum()
+    by_kernel = 0.5 * (num_outputs * inverse - solved @ solved.T)
+
+    def by_lengths(weights: np.ndarray, scaled: Rows) -> np.ndarray:
+        products = np.einsum("nd,nd->d", scaled, weights @ scaled)
+        return 2 * (products - weights.sum(axis=1) @ np.square(scaled))
+
+    factors = 1.0 if data.factors is None else data.factors
+    by_noise = np.sum(np.diag(by_kernel) * factors / data.weights) * kernel.noise
+    gradient = [np.array([by_noise])]
+    for (_, lengths), values, slope in (
+        (rough, matern, matern_slope),
+        (smooth, exponential, 0.5 * exponential),
+    ):
+        # (Of k(r²), the derivative by log length is -2 r² k'; `slope` is -k'.)
+        gradient.append(np.array([np.sum(by_kernel * values)]))
+        gradient.append(-2 * by_lengths(by_kernel * slope, inputs * lengths))
+    gradient.append(np.array([np.sum(by_kernel * plane)]))
+    scaled = inputs * linear[1]
+    gradient.append(-2 * linear[0] * np.einsum("nd,nd->d", scaled, by_kernel @ scaled))
+    total = fit + 0.5 * np.sum(np.square(deviations))
+    return float(total), np.concatenate(gradient) + deviations / spread
+
+
+def fitted_kernel(data: GPData, order: Int[np.ndarray, " rows"]) -> SumKernel:
+    """The most probable parameters, from several starts: there are several hills."""
+    few = data.chosen(order[:FEW_FITTED])
+    starts = [SumKernel.usual(data.inputs.shape[1], variances) for variances in STARTS]
+    ends = [_descended(start.parameters, few) for start in starts]
+    best = min(ends, key=lambda end: end[1])
+    if len(order) > FEW_FITTED:
+        best = _descended(best[0], data.chosen(order[:MAX_FITTED]))
+    return SumKernel(best[0])
+
+
+def _descended(parameters: np.ndarray, data: GPData) -> tuple[np.ndarray, float]:
+    """Parameters with less of `_loss`, and what they have of it.
+
+    A line search that led too far ends L-BFGS early: it begins anew from there.
+    """
+    loss, left = _loss(parameters, data)[0], MAX_EVALUATIONS
+    usual = SumKernel.usual(data.inputs.shape[1]).parameters
+    bounds = np.stack([usual - FARTHEST, usual + FARTHEST], axis=1)
+    while left > 0:
+        options = {"maxfun": left, "maxiter": left, "maxcor": 20}
+        end = minimize(_loss, parameters, (data,), "L-BFGS-B", True, bounds=bounds, options=options)
+        left -= end.nfev
+        gain = loss - end.fun
+        if gain > 0:
+            parameters, loss = end.x, float(end.fun)
+        if not gain > LEAST_GAIN:
+            break
+    return parameters, loss
