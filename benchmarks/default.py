@@ -90,7 +90,22 @@ def fit_and_score(split: Split, method: str) -> Entry:
     jax.clear_caches()  # programs of other shapes would fill the memory
     entry = {**scores, "rows": len(split.inputs), "test_rows": len(split.test_inputs)}
     entry |= {"fit_seconds": seconds, "processor_seconds": processor}
+    if hasattr(model, "choice_"):
+        entry["parts"] = of_parts(model, split)
     return entry | ({"settings": given} if given else {})
+
+
+def of_parts(model: Any, split: Split) -> list[Entry]:
+    """What each candidate of the default would score alone, and weighs."""
+    inputs, kept = model._scaled(split.test_inputs), iter(model.parts_)
+    parts = []
+    for name, left_out, weight in model.choice_:
+        part: Entry = {"name": name, "score_left_out": left_out, "weight": weight}
+        if weight > 0:
+            alone = next(kept)._distribution(inputs)
+            part["nll"] = -float(np.mean(alone.log_prob(split.test_targets)))
+        parts.append(part)
+    return parts
 
 
 def scored(read: Callable[[str, int], Split]) -> Callable[[str, int, str], Entry]:

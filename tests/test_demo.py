@@ -17,7 +17,7 @@ def demonstration(tmp_path_factory):
     """The files of `dvip demo` and what it printed, after a short training."""
     out = tmp_path_factory.mktemp("demo") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo_model, "__defaults__", (300, False))
+        patch.setattr(demo_model, "__defaults__", (100, False))
         result = CliRunner().invoke(app, ["demo", "--out", str(out)])
     assert result.exit_code == 0, result.output
     return out, result.stdout
@@ -34,7 +34,7 @@ def test_the_profile_is_split_without_loss_and_with_a_gap():
 
 def test_the_demonstration_compares_with_a_baseline_and_says_what_is_next(demonstration):
     out, told = demonstration
-    for word in ("DVIP", "polynomial", "nll", "coverage_90"):
+    for word in ("DVIP", "exact GP", "nll", "coverage_90"):
         assert word in told
     for command in ("evaluate", "predict", "fit"):
         assert f"dvip {command} {out}" in told
@@ -67,5 +67,5 @@ def test_the_baseline_is_judged_on_the_same_rows(demonstration):
     height = profile.unseen["height"].to_numpy()
     # Both are better than the mean of what was measured.
     naive = np.sqrt(np.mean((height - profile.measured["height"].mean()) ** 2))
-    assert metrics["polynomial"]["rmse"] < 0.8 * naive
+    assert metrics["exact GP"]["rmse"] < 0.8 * naive
     assert metrics["DVIP"]["rmse"] < naive

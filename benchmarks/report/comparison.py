@@ -121,7 +121,37 @@ def _comparison(entries: list[Entry], methods: Sequence[str]) -> str:
             f"Mean ranks over the {count} pairs of table and split that all these methods have:",
             _table(head, rows),
         ]
-    return "\n\n".join(texts)
+    parts = _parts(entries)
+    return "\n\n".join([*texts, parts] if parts else texts)
+
+
+def _parts(entries: list[Entry]) -> str:
+    """The candidates of the default: what each scores alone, beside the mixture of all."""
+    runs = [entry for entry in entries if "parts" in entry]
+    if not runs:
+        return ""
+    names = list(dict.fromkeys(part["name"] for run in runs for part in run["parts"]))
+    rows = []
+    for table in sorted(different(runs, "table")):
+        of_table = matching(runs, table=table)
+        cells = [_part_cell(of_table, name) for name in names]
+        rows.append(
+            [table, str(len(of_table)), *cells, f"{np.mean([r['nll'] for r in of_table]):.3f}"]
+        )
+    text = (
+        "Candidates of the default, calibrated: mean weight and, over the splits where it was kept, "
+        "the NLL of each alone; and that of their mixture:"
+    )
+    return f"{text}\n\n{_table(['table', 'splits', *names, 'mixture'], rows)}"
+
+
+def _part_cell(runs: list[Entry], name: str) -> str:
+    parts = [part for run in runs for part in run["parts"] if part["name"] == name]
+    if not parts:
+        return ""
+    weight = f"{np.mean([part['weight'] for part in parts]):.0%}"
+    alone = [part["nll"] for part in parts if "nll" in part]
+    return f"{weight}: {np.mean(alone):.3f}" if alone else weight
 
 
 def _gaps(entries: list[Entry], methods: Sequence[str]) -> str:

@@ -198,11 +198,17 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         return kernels[0].slopes if kernels else super()._slopes(parts, num_inputs)
 
     def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-        model = getattr(self, "model_", None)
-        if not isinstance(model, ClosedFormGP):
-            return super()._draw_values(n, seed)
-        functions, scaler = model.draw_functions(n, seed), self.target_scaler_
-        return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+        model, scaler = getattr(self, "model_", None), self.target_scaler_
+        if isinstance(model, ClosedFormGP):
+            functions = model.draw_functions(n, seed)
+            return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+        values = super()._draw_values(n, seed)
+        if not (hasattr(self, "neighbourhood_") and self._is_gaussian()):
+            return values
+        # Each function departs from the others by as much as is in doubt, to one side.
+        sides = np.random.default_rng(seed).standard_normal((n, 1, 1)) * scaler.scale
+        doubts = self.neighbourhood_.doubts
+        return lambda inputs: values(inputs) + sides * doubts(inputs)[:, None]
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
