@@ -139,8 +139,8 @@ def _parts(entries: list[Entry]) -> str:
             [table, str(len(of_table)), *cells, f"{np.mean([r['nll'] for r in of_table]):.3f}"]
         )
     text = (
-        "Candidates of the default, calibrated: mean weight and, over the splits where it was kept, "
-        "the NLL of each alone; and that of their mixture:"
+        "Candidates of the default, calibrated: mean weight and, over the splits where it was "
+        "kept, the NLL of each alone; and that of their mixture:"
     )
     return f"{text}\n\n{_table(['table', 'splits', *names, 'mixture'], rows)}"
 

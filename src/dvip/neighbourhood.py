@@ -7,7 +7,7 @@ slope g_j for each unit. The distance of a row x is
     d(x) = min_n ‖g ∘ (x - x_n)‖,
 
 in units of the target, and what it exceeds the usual distances between training rows by is, times a
-factor, a standard deviation that predictions gain.
+factor, a standard deviation that predictions of networks gain. Gaussian processes know by themselves.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,9 @@ MAX_ROWS, MAX_NUMBERS = 1_000, 2**18
 DISTANCES_AT_ONCE = 2**22
 # The share of the training rows whose distance from their nearest is usual.
 USUAL = 0.95
-# The standard deviation for each unit of distance.
-FACTOR = 1.0
+# The standard deviation for each unit of distance. (Slopes are those of single functions, which is
+# more than most rows need.)
+FACTOR = 0.5
 
 Rows = Float[np.ndarray, "rows inputs"]
 

@@ -362,7 +362,10 @@ class ChoosingEstimator(DeepEstimator):
         chosen = random.choice(len(self.parts_), size=n, p=self._weights)
         seeds = random.randint(MAX_SEED, size=len(self.parts_))
         draws = [
-            (chosen == index, part._draw_values(int((chosen == index).sum()), int(seeds[index])))
+            (
+                chosen == index,
+                self._draw_part(part, int((chosen == index).sum()), int(seeds[index])),
+            )
             for index, part in enumerate(self.parts_)
             if (chosen == index).any()
         ]
@@ -375,6 +378,10 @@ class ChoosingEstimator(DeepEstimator):
             return joined
 
         return values
+
+    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        """n functions of a part."""
+        return part._draw_values(n, seed)
 
     def _fold_rows(self, data: Any) -> tuple[list[Batch], Batch]:
         """Rows that are left out, as the members of other parts leave them out, and the rest."""

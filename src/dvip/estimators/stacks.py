@@ -152,22 +152,17 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         if not hasattr(self, "parts_"):
             return super()._distribution(inputs, errors, num_samples)
         samples = -(-(num_samples or self.n_predictive_samples) // len(self.parts_))
-        of_parts = [part._distribution(inputs, errors, samples) for part in self.parts_]
-        distribution = self._calibrated(Predictive.mixture(of_parts, self._weights))
         doubts = self._doubts(inputs)
-        return distribution if doubts is None else distribution.widened(doubts)
-
-    def _pieces(self, inputs: np.ndarray, errors: np.ndarray | None) -> Iterator[Predictive]:
-        if not (hasattr(self, "parts_") or isinstance(self.model_, ClosedFormGP)):
-            yield from super()._pieces(inputs, errors)
-            return
-        step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
-        for start in range(0, len(inputs), step):
-            rows = slice(start, start + step)
-            yield self._distribution(inputs[rows], None if errors is None else errors[rows])
+        of_parts = [part._distribution(inputs, errors, samples) for part in self.parts_]
+        if doubts is not None:
+            of_parts = [
+                distribution if part.inference == "exact" else distribution.widened(doubts)
+                for part, distribution in zip(self.parts_, of_parts, strict=True)
+            ]
+        return self._calibrated(Predictive.mixture(of_parts, self._weights))
 
     def _doubts(self, inputs: np.ndarray) -> np.ndarray | None:
-        """What predictions far from the training rows gain in standard deviations of y."""
+        """What deep parts gain in standard deviations of y, far from the training rows."""
         if not hasattr(self, "neighbourhood_"):
             return None
         doubts = self.neighbourhood_.doubts(inputs)[:, None] * self.target_scaler_.scale
@@ -199,15 +194,19 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
 
     def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
         model, scaler = getattr(self, "model_", None), self.target_scaler_
-        if isinstance(model, ClosedFormGP):
-            functions = model.draw_functions(n, seed)
-            return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
-        values = super()._draw_values(n, seed)
-        if not (hasattr(self, "neighbourhood_") and self._is_gaussian()):
+        if not isinstance(model, ClosedFormGP):
+            return super()._draw_values(n, seed)
+        functions = model.draw_functions(n, seed)
+        return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+
+    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+        """Each function of a deep part departs from the others by what is in doubt, to one side."""
+        values = super()._draw_part(part, n, seed)
+        doubtful = hasattr(self, "neighbourhood_") and self._is_gaussian()
+        if part.inference == "exact" or not doubtful:
             return values
-        # Each function departs from the others by as much as is in doubt, to one side.
-        sides = np.random.default_rng(seed).standard_normal((n, 1, 1)) * scaler.scale
-        doubts = self.neighbourhood_.doubts
+        white = np.random.default_rng(seed).standard_normal((n, 1, 1))
+        sides, doubts = white * self.target_scaler_.scale, self.neighbourhood_.doubts
         return lambda inputs: values(inputs) + sides * doubts(inputs)[:, None]
 
     def _stacked(
