@@ -7,7 +7,8 @@ slope g_j for each unit. The distance of a row x is
     d(x) = min_n ‖g ∘ (x - x_n)‖,
 
 in units of the target, and what it exceeds the usual distances between training rows by is, times a
-factor, a standard deviation that predictions of networks gain. Gaussian processes know by themselves.
+factor, a standard deviation that predictions of networks gain. Gaussian processes know it by
+themselves.
 """
 
 from collections.abc import Mapping

@@ -161,6 +161,15 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             ]
         return self._calibrated(Predictive.mixture(of_parts, self._weights))
 
+    def _pieces(self, inputs: np.ndarray, errors: np.ndarray | None) -> Iterator[Predictive]:
+        if not (hasattr(self, "parts_") or isinstance(self.model_, ClosedFormGP)):
+            yield from super()._pieces(inputs, errors)
+            return
+        step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
+        for start in range(0, len(inputs), step):
+            rows = slice(start, start + step)
+            yield self._distribution(inputs[rows], None if errors is None else errors[rows])
+
     def _doubts(self, inputs: np.ndarray) -> np.ndarray | None:
         """What deep parts gain in standard deviations of y, far from the training rows."""
         if not hasattr(self, "neighbourhood_"):
