@@ -53,6 +53,8 @@ MANY_ROWS = 5_000
 # Below these numbers of rows, networks learn nothing that a Gaussian process does not, and an
 # unconstrained prior over-fits.
 FEW_ROWS, SOME_ROWS = 60, 400
+# Inputs of streams of few rows that are read into memory.
+MAX_INPUTS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
@@ -200,6 +202,8 @@ class ChoosingEstimator(DeepEstimator):
 
     def _choose(self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None) -> None:
         """Trains the candidates and keeps those that weigh something."""
+        if data.num_rows < MANY_ROWS and inputs.shape[1] <= MAX_INPUTS_IN_MEMORY:
+            data = _in_memory(data, self.seed_)
         named = self._parts_of(data, inputs.shape[1])
         parts = [part for _, part in named]
         total = sum((part.max_iter or 0) * part._num_members for part in parts)
@@ -331,6 +335,14 @@ class ChoosingEstimator(DeepEstimator):
         empty = Batch(*(part[:0] for part in folds[0]))
         whole: Any = map(np.concatenate, zip(empty, *rest, strict=True))
         return folds, Batch(*whole)
+
+
+def _in_memory(data: Any, seed: int) -> ArrayData:
+    """All rows; folds of a stream consist of whole pages, of which few rows are too few."""
+    if isinstance(data, ArrayData):
+        return data
+    inputs, targets, weights = map(np.asarray, data.rows(seed, 0, data.num_rows))
+    return ArrayData(inputs, targets, weights)
 
 
 def _after(done: int, report: Callable[[int, float], None]) -> Callable[[int, float], None]:
