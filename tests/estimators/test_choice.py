@@ -24,9 +24,9 @@ from dvip.estimators.choice import Candidate
 QUICK = dict(
     max_iter=60, n_members=2, n_prior_samples=5, batch_size=16, n_predictive_samples=10, n_layers=1
 )
-X, Y = regression_data(num_rows=70)
+X, Y = regression_data(num_rows=160)
 # Where nothing is to be learned, all candidates are about as good.
-NOTHING = np.random.default_rng(7).normal(size=70)
+NOTHING = np.random.default_rng(7).normal(size=160)
 
 
 def names(model):
@@ -56,13 +56,24 @@ def candidates(estimator, num_rows, num_inputs=3):
 
 
 def test_candidates_by_the_number_of_rows():
-    tried = {rows: candidates(DVIPRegressor(), rows) for rows in (1, 59, 60, 399, 400, 5_000)}
+    tried = {rows: candidates(DVIPRegressor(), rows) for rows in (1, 149, 150, 249, 250, 5_000)}
     found = {rows: [candidate.name for candidate in each] for rows, each in tried.items()}
-    assert found.pop(1) == found.pop(59) == ["gp"]
-    assert all(each == ["gp", "bnn"] for each in found.values())
-    priors = {rows: tried[rows][1].settings["prior"] for rows in (60, 399, 400, 5_000)}
-    assert [prior.constrained for prior in priors.values()] == [True, True, False, False]
-    assert priors[5_000].hidden == (20, 20)
+    assert found[1] == found[149] == ["gp"]
+    assert found[150] == found[249] == ["gp", "bnn"]
+    assert found[250] == ["gp", "deep bnn", "wide bnn"]
+    assert found[5_000] == ["gp", "wide bnn", "wide bnn, varying noise"]
+    assert tried[150][1].settings["prior"].constrained
+    assert not tried[250][1].settings["prior"].constrained
+    steps = [candidates(DVIPRegressor(), rows)[1].settings["max_iter"] for rows in (10_000, 40_000)]
+    assert steps[1] == 2 * steps[0]
+
+
+def test_candidates_that_differ_in_nothing_are_tried_once():
+    """Wide networks of two layers, as they are given, are no other than the deep ones."""
+    given = dict(n_layers=1, n_prior_samples=5, prior="bnn", n_training_samples=1)
+    model = DVIPRegressor(**{**QUICK, **given})
+    data = np.random.default_rng(0).normal(size=(300, 2))
+    assert names(model.fit(data, data[:, 0])) == ["deep bnn"]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +90,7 @@ def test_candidates_by_the_number_of_rows():
     ids=str,
 )
 def test_what_is_given_excludes_the_gaussian_process(given):
-    for num_rows in (10, 100):
+    for num_rows in (10, 200):
         assert [each.name for each in candidates(DVIPRegressor(**given), num_rows)] == ["bnn"]
 
 
@@ -98,7 +109,11 @@ def test_many_inputs_exclude_the_gaussian_process():
 
 
 def test_classifiers_try_no_process_in_closed_form():
-    assert [each.name for each in DVIPClassifier()._candidates(20, 3)] == ["bnn"]
+    classifier = DVIPClassifier()
+    for number, likelihood in ((2, "probit"), (3, "softmax")):
+        classifier.classes_ = np.arange(number)
+        (candidate,) = classifier._candidates(20, 3)
+        assert candidate.settings["likelihood"] == likelihood
 
 
 def test_what_is_given_holds_for_every_part(mixture):
@@ -117,7 +132,7 @@ def test_what_is_given_holds_for_every_part(mixture):
     ("given", "y"),
     [
         (dict(prior=BayesianNeuralNetwork(hidden=(6,))), Y),
-        (dict(likelihood="poisson"), np.random.default_rng(0).poisson(3, 70)),
+        (dict(likelihood="poisson"), np.random.default_rng(0).poisson(3, 160)),
         (dict(likelihood="log-normal"), np.exp(Y / 100)),
         (dict(likelihood="student-t"), Y),
         (dict(n_inducing=8), Y),
@@ -274,7 +289,7 @@ def test_time_is_limited():
 def test_unknown_inference():
     for estimator in (DVIPRegressor(inference="nonsense"), DVIPClassifier(inference=3)):
         with pytest.raises(
-            ValueError, match=r"inference=.* is not known: use one of auto, vi, exact"
+            ValueError, match=r"inference=.* is not known: use one of auto, vi, mcmc, exact"
         ):
             estimator.fit(X, Y > 100)
 
@@ -322,7 +337,7 @@ def test_partial_fit_trains_one_model_and_no_mixture(mixture):
         mixture.partial_fit(X, Y)
     np.testing.assert_array_equal(mixture.predict(X), before)
     model = DVIPRegressor(n_layers=1, n_prior_samples=5).partial_fit(X, Y).partial_fit(X, Y)
-    assert model.n_samples_seen_ == 140
+    assert model.n_samples_seen_ == 320
     assert np.isfinite(model.predict(X)).all()
     model.fit(X[:20], Y[:20])  # which chooses anew
     assert not hasattr(model, "model_")

@@ -56,6 +56,8 @@ MANY_ROWS = 5_000
 # Below these numbers of rows, networks learn nothing that a Gaussian process does not, and an
 # unconstrained prior over-fits.
 FEW_ROWS, SOME_ROWS = 150, 250
+# Inputs of streams of few rows that are read into memory.
+MAX_INPUTS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
@@ -222,6 +224,8 @@ class ChoosingEstimator(DeepEstimator):
 
     def _choose(self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None) -> None:
         """Trains the candidates, side by side, and keeps those that weigh something."""
+        if data.num_rows < MANY_ROWS and inputs.shape[1] <= MAX_INPUTS_IN_MEMORY:
+            data = _in_memory(data, self.seed_)
         named = self._parts_of(data, inputs.shape[1])
         exact = [part for _, part in named if part.inference == "exact"]
         deep = {name: part for name, part in named if part.inference != "exact"}
@@ -408,3 +412,11 @@ class ChoosingEstimator(DeepEstimator):
 def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
     """Whether two parts would be the same, as what the user gave left no difference."""
     return encode_parameters(first) == encode_parameters(second)
+
+
+def _in_memory(data: Any, seed: int) -> ArrayData:
+    """All rows; folds of a stream consist of whole pages, of which few rows are too few."""
+    if isinstance(data, ArrayData):
+        return data
+    inputs, targets, weights = map(np.asarray, data.rows(seed, 0, data.num_rows))
+    return ArrayData(inputs, targets, weights)
