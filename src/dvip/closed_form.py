@@ -16,6 +16,7 @@ Its logarithm has a spread of its own besides, which makes for heavy tails; left
 much.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -259,9 +260,9 @@ def fit_closed_form(
         if not varying or sum(map(len, folds)) < MIN_ROWS_FOR_NOISE:
             return constant
         other = _with_varying_noise(constant[0], data, folds, constant[1])
-    pair = (constant, other)
-    scores = [_log_density(data, folds, left_out).mean() for _, left_out in pair]
-    return pair[int(scores[1] > scores[0] + LEAST_GAIN_OF_NOISE)]
+    gains = _log_density(data, folds, other[1]) - _log_density(data, folds, constant[1])
+    by_chance = float(np.std(gains)) / math.sqrt(gains.size)
+    return other if np.mean(gains) > max(LEAST_GAIN_OF_NOISE, by_chance) else constant
 
 
 def _log_density(

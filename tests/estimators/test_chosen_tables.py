@@ -41,7 +41,7 @@ def test_a_weight_of_two_is_the_row_twice():
     assert not np.allclose(weighted.predict(X), plain.predict(X), rtol=1e-6)
 
 
-def test_known_errors():
+def test_known_errors(monkeypatch):
     """Rows whose errors are large count for little, and errors of new rows are added."""
     y, errors = Y[:40].copy(), np.full(40, 0.01)
     y[::5] += 300
@@ -52,6 +52,7 @@ def test_known_errors():
     assert right < 0.5 * np.abs(plain.predict(X[40:]) - Y[40:]).mean()
     wide = model.predict_dist(X[40:], noise_std=500.0).std
     assert np.all(wide > 10 * model.predict_dist(X[40:]).std)
+    monkeypatch.setattr(choice, "FEW_ROWS", 60)
     mixed = DVIPRegressor(**QUICK).fit(X, NOTHING, noise_std=0.5)
     assert names(mixed) == ["gp", "bnn"]
     assert np.all(mixed.predict_dist(X, noise_std=9.0).std > mixed.predict_dist(X).std)
@@ -144,13 +145,15 @@ def test_tiny_tables_of_classes(labels):
 def test_a_source(kind, tmp_path, monkeypatch):
     """Few rows of a stream are read into memory: its folds are whole pages."""
     monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path))
+    monkeypatch.setattr(choice, "FEW_ROWS", 60)
     if kind == "many rows":
         monkeypatch.setattr(choice, "MANY_ROWS", 70)
         monkeypatch.setattr("dvip.sources.streamed_rows.PAGE_BYTES", 64)
     source = ArraySource(X, Y)
     source.in_memory = kind == "in memory"
     model = DVIPRegressor(**QUICK).fit(source)
-    assert names(model) == ["gp", "bnn"]
+    assert names(model)[0] == "gp"
+    assert "bnn" in names(model)[1]
     assert model.n_samples_seen_ == 70
     assert model.score(X, Y) > 0.8
     np.testing.assert_allclose(model.distance(X), 0, atol=1e-2)
