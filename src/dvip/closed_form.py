@@ -261,7 +261,7 @@ def fit_closed_form(
             return constant
         other = _with_varying_noise(constant[0], data, folds, constant[1])
     gains = _log_density(data, folds, other[1]) - _log_density(data, folds, constant[1])
-    by_chance = float(np.std(gains)) / math.sqrt(gains.size)
+    by_chance = 2 * float(np.std(gains)) / math.sqrt(gains.size)
     return other if np.mean(gains) > max(LEAST_GAIN_OF_NOISE, by_chance) else constant
 
 
