@@ -44,7 +44,9 @@ MODELS = {
     "known errors": lambda: DVIPRegressor(**QUICK).fit(X, NOTHING, noise_std=0.5),
     "counts": lambda: DVIPRegressor(**QUICK, likelihood="poisson").fit(X, COUNTS),
     "classes": lambda: DVIPClassifier(**QUICK).fit(X, LABELS),
-    "few classes": lambda: DVIPClassifier(**{**QUICK, "n_members": None}).fit(X[:3], LABELS[:3]),
+    "few classes": lambda: DVIPClassifier(**{**QUICK, "n_members": None}).fit(
+        X[:3], ["a", "b", "a"]
+    ),
     "not calibrated": lambda: DVIPRegressor(**QUICK, calibrate=False).fit(X, NOTHING),
     "one batch": lambda: DVIPRegressor(n_layers=1, n_prior_samples=5).partial_fit(X, Y),
 }
@@ -105,7 +107,7 @@ def test_loaded_models_can_be_fitted_again(tmp_path, mixture):
 
 def test_a_model_of_a_thousand_rows_is_small(tmp_path):
     inputs, y = regression_data(num_rows=1_000)
-    model = DVIPRegressor(max_iter=60).fit(inputs, y)
+    model = DVIPRegressor(max_iter=50, n_predictive_samples=10).fit(inputs, y)
     model.save(tmp_path / "model")
     size = sum(path.stat().st_size for path in (tmp_path / "model").iterdir())
     assert size < 5e6
@@ -159,7 +161,6 @@ CHANGES = {
     ),
     "no neighbourhood": lambda a: a.pop("neighbourhood_"),
 }
-HARMLESS = ("a part that chooses",)  # what inference a fitted part has says nothing any more
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -108,6 +108,8 @@ def check_attributes(estimator: Any) -> None:
 
 def check_choice(estimator: Any, num_parts: int) -> None:
     """Raises an error unless the weights of the parts are such."""
+    if not all(type(name) is str and type(score) is float for name, score, _ in estimator.choice_):
+        raise ValueError("choice_ has names or scores that are none.")
     weights = [judgement.weight for judgement in estimator.choice_]
     if not all(type(weight) is float and 0 <= weight <= 1 for weight in weights):
         raise ValueError("choice_ has weights that are none.")

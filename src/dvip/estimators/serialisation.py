@@ -198,6 +198,8 @@ def _restored_part(
         part.__dict__.pop(name, None)
     part.set_params(**_decoded_parameters(content["parameters"], own_objects))
     part.check_parameters()
+    if part.inference == "auto":
+        raise ValueError("a part of it is no single model.")
     names = set()
     for name, value in content["attributes"].items():
         if name in OF_PARTS and value["kind"] not in OF_MODELS:
