@@ -30,9 +30,11 @@ from threadpoolctl import threadpool_limits
 
 from dvip.sum_kernel import FARTHEST, JITTER, LEAST_NOISE, GPData, Rows, SumKernel, fitted_kernel
 
-__all__ = ["ClosedFormGP", "GPMoments", "fit_closed_form"]
+__all__ = ["ClosedFormGP", "GPMoments", "fit_closed_form", "fit_constant"]
 
 MAX_INDUCING = 1_000
+# Rows up to which each fold has a kernel of its own.
+MAX_REFITTED = 250
 # Rows whose covariances with the inducing points are in memory at once.
 ROWS_AT_ONCE = 2_000
 # Inputs that are scaled are no larger.
@@ -244,25 +246,42 @@ def _features(kernel: SumKernel, factor: np.ndarray, inducing: Rows, rows: Rows)
 Folds = Sequence[Int[np.ndarray, " fold"]]
 
 
-def fit_closed_form(
-    data: GPData, folds: Folds, seed: int, *, varying: bool = True
-) -> tuple[ClosedFormGP, list[GPMoments]]:
+def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The Gaussian process of these rows, and what it predicts for each fold without it.
 
-    Folds need not hold all rows. (All rows share the kernel's parameters, which are few: those of a
-    fold as well.) With `varying`, noise that depends on the inputs is tried.
+    Folds need not hold all rows. Of many rows, all folds share the kernel's parameters, which are
+    few beside them; of few rows each fold has a kernel that was fitted without it.
     """
     # Threads that wait for each other cost more than they gain, and others have work to do.
     with threadpool_limits(1, user_api="blas"):
         order = np.random.default_rng(seed).permutation(len(data.inputs))
         kernel = fitted_kernel(data, order)
         constant = _conditioned(kernel, data, folds, data.inputs[order[:MAX_INDUCING]])
-        if not varying or sum(map(len, folds)) < MIN_ROWS_FOR_NOISE:
+        if len(order) <= MAX_REFITTED:
+            constant = constant[0], [_without(fold, data) for fold in folds]
+        if sum(map(len, folds)) < MIN_ROWS_FOR_NOISE:
             return constant
         other = _with_varying_noise(constant[0], data, folds, constant[1])
     gains = _log_density(data, folds, other[1]) - _log_density(data, folds, constant[1])
     by_chance = 2 * float(np.std(gains)) / math.sqrt(gains.size)
     return other if np.mean(gains) > max(LEAST_GAIN_OF_NOISE, by_chance) else constant
+
+
+def fit_constant(data: GPData, folds: Folds) -> tuple[ClosedFormGP, list[GPMoments]]:
+    """The mean of the targets and their spread: a process that does not vary, to compare with."""
+    targets = data.targets - np.average(data.targets, axis=0, weights=data.weights)
+    variance = float(np.average(np.square(targets).mean(axis=1), weights=data.weights))
+    parameters = SumKernel.usual(data.inputs.shape[1]).parameters - FARTHEST
+    parameters[0] = np.clip(np.log(max(variance, SMALLEST)), *(parameters[0] + [0, 2 * FARTHEST]))
+    return _conditioned(SumKernel(parameters), data, folds, data.inputs[:1])
+
+
+def _without(fold: Int[np.ndarray, " fold"], data: GPData) -> GPMoments:
+    """What a process that was fitted to all other rows says of these."""
+    others = data.chosen(np.setdiff1d(np.arange(len(data.inputs)), fold))
+    kernel = fitted_kernel(others, np.arange(len(others.inputs)))
+    model, _ = _conditioned(kernel, others, [], others.inputs)
+    return model.moments(data.inputs[fold])
 
 
 def _log_density(
@@ -314,6 +333,8 @@ def _with_varying_noise(
     model, of_folds = _conditioned(
         SumKernel(parameters), data._replace(factors=factors), folds, first.inducing
     )
+    if len(data.inputs) <= MAX_REFITTED:  # those before have kernels of their own
+        of_folds = list(left_out)
     varied = [
         part._replace(middle=model.kernel.noise * factors[fold], spread=spread)
         for part, fold in zip(of_folds, folds, strict=True)

@@ -60,6 +60,8 @@ FEW_ROWS, SOME_ROWS = 150, 250
 MAX_INPUTS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
+# The candidate that learns nothing: with few rows, others may have learned too much.
+CONSTANT = "constant"
 # A part of less weight is left out.
 LEAST_WEIGHT = 0.02
 
@@ -97,6 +99,8 @@ class ChoosingEstimator(DeepEstimator):
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
+    # Of a part in closed form: whether it is the constant.
+    _constant: bool = False
 
     _inferences: ClassVar[tuple[str, ...]] = ("auto", "vi", "mcmc", "exact")
     # Of a part: the mean log-density of left-out rows.
@@ -132,6 +136,8 @@ class ChoosingEstimator(DeepEstimator):
         candidates = []
         if self._closed_form_fits(num_inputs):
             candidates.append(Candidate("gp", {"inference": "exact"}))
+            if num_rows < SOME_ROWS:
+                candidates.append(Candidate(CONSTANT, {"inference": "exact"}))
         if num_rows < FEW_ROWS and candidates:
             return candidates
         if num_rows < SOME_ROWS:
@@ -179,7 +185,8 @@ class ChoosingEstimator(DeepEstimator):
             if not (part.inference == "exact" or given.keys() & DIVIDING or part._divides(data)):
                 undivided = {"n_members": None, "calibrate": False, "validation_fraction": None}
                 part.__dict__.update(undivided)
-            if not any(_same(part, other) for _, other in parts):
+            part._constant = name == CONSTANT
+            if part._constant or not any(_same(part, other) for _, other in parts):
                 parts.append((name, part))
         return parts
 

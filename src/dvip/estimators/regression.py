@@ -248,7 +248,12 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         """
         inputs = self._scaled(X)
         errors = self._errors_at(noise_std, len(inputs))
-        return self._distribution(inputs, errors)
+        return self._located(self._distribution(inputs, errors), inputs)
+
+    def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:
+        """The distribution with what is known of where its rows are; nothing by default."""
+        del inputs
+        return distribution
 
     def predict(self, X: Any, return_std: bool = False, noise_std: Any = None) -> Any:
         """The predictive mean of y and, if asked for, its standard deviation.

@@ -16,7 +16,7 @@ from dvip.calibration import (
     stacking_weights,
     tempered,
 )
-from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form
+from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form, fit_constant
 from dvip.distributions import GaussianMixture, Predictive
 from dvip.estimators.choice import (
     MAX_INPUTS_OF_GP,
@@ -100,9 +100,11 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         known = np.square(errors[:, 0]) if self.known_errors_ else None
         ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
         places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
-        self.model_, moments = fit_closed_form(
-            GPData(inputs, targets, weights, known), places, self.seed_
-        )
+        rows_of_gp = GPData(inputs, targets, weights, known)
+        if self._constant:
+            self.model_, moments = fit_constant(rows_of_gp, places)
+        else:
+            self.model_, moments = fit_closed_form(rows_of_gp, places, self.seed_)
         self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
         self.bound_history_ = np.zeros(0)
         self._judged = [
@@ -177,25 +179,10 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         doubts = self.neighbourhood_.doubts(inputs)[:, None] * self.target_scaler_.scale
         return doubts.reshape(-1, *self.target_shape_)
 
-    def predict_dist(self, X: Any, noise_std: Any = None) -> Predictive:
-        """The predictive distribution of y for each row.
-
-        Parameters
-        ----------
-        X : array of shape (rows, inputs) or DataFrame
-        noise_std : number, or array of shape (rows,) or of the shape of y, optional
-            The error that a measurement of each row has, a standard deviation; none by default.
-
-        Returns
-        -------
-        Predictive
-            Mixtures. With `inference="auto"`, `distance` says how far each row is from the training
-            rows; predictions far from them are wider.
-        """
-        distribution = super().predict_dist(X, noise_std)
+    def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:
         if not hasattr(self, "neighbourhood_"):
             return distribution
-        return distribution.at_distance(self.distance(X))
+        return distribution.at_distance(self.neighbourhood_.relative(inputs))
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         kernels = [part.model_.kernel for part in parts if part.inference == "exact"]
