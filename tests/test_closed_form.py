@@ -298,3 +298,17 @@ def test_the_same_seed_gives_the_same_process():
     first, second = (fit_closed_form(data, folds, 3)[0].arrays() for _ in range(2))
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
+
+
+def test_a_constant_predicts_the_mean_and_the_spread_everywhere():
+    random = np.random.default_rng(0)
+    inputs, targets = random.normal(size=(30, 2)), random.normal(2.0, 3.0, size=(30, 1))
+    targets = targets - targets.mean()
+    folds = np.array_split(np.arange(30), 3)
+    data = GPData(inputs, targets, np.ones(30))
+    model, left_out = closed_form.fit_constant(data, folds)
+    moments = model.moments(np.array([[0.0, 0.0], [50.0, -50.0]]))
+    np.testing.assert_allclose(moments.mean, 0, atol=0.05)
+    total = moments.variance + moments.noise[:, 0]
+    np.testing.assert_allclose(total, targets.var(), rtol=0.1)
+    assert len(left_out) == 3

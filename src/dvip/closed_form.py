@@ -271,8 +271,9 @@ def fit_constant(data: GPData, folds: Folds) -> tuple[ClosedFormGP, list[GPMomen
     """The mean of the targets and their spread: a process that does not vary, to compare with."""
     targets = data.targets - np.average(data.targets, axis=0, weights=data.weights)
     variance = float(np.average(np.square(targets).mean(axis=1), weights=data.weights))
-    parameters = SumKernel.usual(data.inputs.shape[1]).parameters - FARTHEST
-    parameters[0] = np.clip(np.log(max(variance, SMALLEST)), *(parameters[0] + [0, 2 * FARTHEST]))
+    parameters = SumKernel.usual(data.inputs.shape[1]).parameters
+    parameters[1:].reshape(3, -1)[:, 0] -= FARTHEST  # the variances of the kernels
+    parameters[0] = np.log(max(variance, SMALLEST))
     return _conditioned(SumKernel(parameters), data, folds, data.inputs[:1])
 
 

@@ -340,8 +340,10 @@ class ChoosingEstimator(DeepEstimator):
 
     def _keep_parts(self, named: Sequence[tuple[str, "ChoosingEstimator"]], data: Data) -> None:
         parts = [part for _, part in named]
-        if len(parts) == 1 and not parts[0]._is_judged:
-            parts[0]._score, weights, calibration = float("nan"), np.ones(1), None
+        if not all(part._is_judged for part in parts):  # so few rows that none was left out
+            weights, calibration = np.eye(1, len(parts))[0], None
+            for part in parts:
+                part._score = float("nan")
         else:
             weights, calibration = self._stacked(parts, data)
         kept = weights >= min(LEAST_WEIGHT, weights.max())
