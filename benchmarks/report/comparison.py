@@ -84,7 +84,7 @@ def _introduction() -> str:
     return (
         f"Made by `DVIP_DATA=... python benchmarks/default.py`, dvip {__version__}, seed 0. Scores "
         "are means over splits with their standard errors; lower is better. Coverage is the share "
-        "of all test rows in central intervals. Seconds are those of all threads in a fit: the wall "
+        "of all test rows in central intervals. Seconds of a fit are of all threads: the wall "
         "clock (`fit_seconds`) says little where others run, and some runs were held up. The "
         "exact GP sees 2,000 rows of a longer table, at random; the deep GP is dvip's, with two "
         "layers, and takes 20,000 steps at most where there are more than 10,000 rows. CatBoost "
