@@ -205,7 +205,7 @@ def test_classes_are_measured_once_and_what_is_missing_is_left_out(
 def scored(table, split, method, nll, **others):
     scores = {"rmse": 0.5, "crps": 0.0004, "coverage_90": 0.9, "coverage_50": 0.5}
     key = {"part": "arena", "table": table, "split": split, "method": method}
-    return {**key, "nll": nll, **scores, "test_rows": 10, "fit_seconds": 1.0, **others}
+    return {**key, "nll": nll, **scores, "test_rows": 10, "processor_seconds": 1.0, **others}
 
 
 def test_ranks_are_over_tables_and_splits_that_all_methods_have():
