@@ -145,7 +145,7 @@ def test_little_time_is_kept_to():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"inference": "laplace"}, "'vi' .* or 'mcmc'"),
+        ({"inference": "laplace"}, "use one of auto, vi, mcmc, exact"),
         ({"n_chains": 0}, "n_chains=0"),
         ({"n_members": 2}, "n_members=2 is not for inference='mcmc'"),
         ({"validation_fraction": 0.2}, "validation_fraction=0.2 is not for"),

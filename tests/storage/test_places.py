@@ -57,7 +57,7 @@ def run(*arguments):
 def test_the_home_folder_on_the_command_line(home):
     """Where no shell has put it in, as after `--out=`."""
     pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y).to_csv(home / "t.csv", index=False)
-    small = ["--layers", 1, "--prior-samples", 5, "--max-iter", 60]
+    small = ["--inference", "vi", "--layers", 1, "--prior-samples", 5, "--max-iter", 60]
     places = ["--out=~/m", "--checkpoint=~/c"]
     fitted = run("fit", "~/t.csv", "--target", "y", *places, *small)
     assert fitted.exit_code == 0, fitted.output

@@ -18,6 +18,7 @@ from dvip import (
     ModelFileError,
     load,
 )
+from dvip.estimators import choice
 from dvip.training.checkpoints import CheckpointFolder, steps_of
 
 QUICK = dict(
@@ -27,6 +28,21 @@ X, Y = regression_data(num_rows=70)
 NOTHING = np.random.default_rng(7).normal(size=70)
 LABELS = np.where(X[:, 0] > 5, "high", "low")
 COUNTS = np.random.default_rng(0).poisson(3, 70)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _two_candidates():
+    """Networks from 60 rows on, and no constant: a mixture of 70 rows is of two parts."""
+    tried = choice.ChoosingEstimator._candidates
+
+    def without_constant(self, num_rows, num_inputs):
+        found = tried(self, num_rows, num_inputs)
+        return [candidate for candidate in found if candidate.name != choice.CONSTANT]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choice, "FEW_ROWS", 60)
+        patch.setattr(choice.ChoosingEstimator, "_candidates", without_constant)
+        yield
 
 
 @pytest.fixture(scope="module")

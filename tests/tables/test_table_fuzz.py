@@ -180,7 +180,10 @@ def test_random_tables_through_the_command_line(tmp_path):
         assert result.exit_code in (0, 1), (seed, result.output)
         assert result.exception is None or isinstance(result.exception, SystemExit), seed
         lines = result.stderr.strip().splitlines()
-        assert all(line.startswith(("Error: ", "Warning: ")) for line in lines), (seed, lines)
+        assert all(line.startswith(("Error: ", "Warning: ", "Chosen ")) for line in lines), (
+            seed,
+            lines,
+        )
         assert model.exists() == (result.exit_code == 0)
 
 

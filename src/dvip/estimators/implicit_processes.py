@@ -378,8 +378,8 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         linear combination of its prior functions.
     likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
-        class of your own. "auto" is probit for two classes and softmax for more, but
-        robust-max with `inference="vi"`.
+        class of your own. "auto" is probit for two classes and softmax for more, or
+        robust-max where nothing is chosen or sampled.
     inference : {"auto", "vi", "mcmc"}, default "auto"
         "auto": what is not given is chosen by the number of rows; several models are trained,
         each on all rows but some, and calibrated by those that they left out. "vi": one model

@@ -27,6 +27,7 @@ NOT_OF_THE_IDENTITY = (
     "alpha",
     "n_training_samples",
     "max_seconds",
+    "n_chains",
     "calibrate",
     "validation_fraction",
 )
