@@ -116,7 +116,10 @@ def test_known_errors_make_predictions_wider(fitted):
     np.testing.assert_allclose(wider**2, fitted.predict_dist(X[:5]).std ** 2 + 400, rtol=1e-4)
 
 
-@pytest.mark.parametrize("likelihood", ["heteroscedastic-student-t", "negative-binomial"])
+@pytest.mark.parametrize(
+    "likelihood",
+    ["heteroscedastic-student-t", pytest.param("negative-binomial", marks=pytest.mark.slow)],
+)
 def test_other_noise(likelihood):
     y = np.round(np.abs(Y - 100) / 10)
     model = DVIPRegressor(**{**SMALL, "likelihood": likelihood, "max_iter": 100}).fit(X, y)
