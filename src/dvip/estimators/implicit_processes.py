@@ -219,7 +219,7 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5. By default it is
         chosen; with `inference="vi"` it is 0.
     max_iter : int, optional
-        Training steps. By default 2,500 to 12,000, by the number of rows. With `inference="vi"`
+        Training steps. By default 1,500 to 48,000, by the number of rows. With `inference="vi"`
         50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000. Of a
         sampled posterior the steps of each chain once it is tuned, by default 4,000.
     batch_size : int, default 100
@@ -229,8 +229,8 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 3; with `inference="vi"` 1, and 10
-        where the α-energy of several layers needs them.
+        Samples propagated in a training step. By default 3 for candidates of two layers; with
+        `inference="vi"` 1, and 10 where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
@@ -249,9 +249,10 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         linear combination of its prior functions.
     likelihood : str or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
-        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
-        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
-        positive numbers, "poisson" and "negative-binomial" for counts.
+        noise, "gaussian", and heavy-tailed for candidates of many rows. "heteroscedastic" is
+        Gaussian noise whose size depends on the inputs, "student-t" has heavy tails,
+        "heteroscedastic-student-t" both; "log-normal" is for positive numbers, "poisson" and
+        "negative-binomial" for counts.
     inference : {"auto", "vi", "mcmc", "exact"}, default "auto"
         "auto": candidates are trained, each on all rows but some, and mixed by how probable they
         made the rows that they left out. They are a Gaussian process in closed form and deep
@@ -348,7 +349,7 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5. By default it is
         chosen; with `inference="vi"` it is 0.
     max_iter : int, optional
-        Training steps. By default 2,500 to 12,000, by the number of rows. With `inference="vi"`
+        Training steps. By default 1,500 to 48,000, by the number of rows. With `inference="vi"`
         50,000 for up to 2,000 rows, then as the square root of their number, up to 200,000. Of a
         sampled posterior the steps of each chain once it is tuned, by default 4,000.
     batch_size : int, default 100
@@ -358,8 +359,8 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 3; with `inference="vi"` 1, and 10
-        where the α-energy of several layers needs them.
+        Samples propagated in a training step. By default 3 for candidates of two layers; with
+        `inference="vi"` 1, and 10 where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
