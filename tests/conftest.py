@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
+from pathlib import Path
 
 # Before SciPy is imported: scikit-learn checks array API input only if this is set.
 os.environ["SCIPY_ARRAY_API"] = "1"
@@ -21,6 +22,7 @@ os.environ.setdefault(
 )
 
 import hypothesis  # noqa: E402
+import jax  # noqa: E402
 import pooch  # noqa: E402
 import pytest  # noqa: E402
 
@@ -35,6 +37,20 @@ hypothesis.settings.load_profile("dvip")
 def pytest_sessionfinish():
     if _first:
         shutil.rmtree(_cache, ignore_errors=True)
+
+
+# A process may have 65,530 of them on Linux, and compiled programs have some each: one that has
+# used them up ends without a word.
+MAX_MAPPINGS = 30_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """Compiled programs are forgotten before there are too many of them."""
+    yield
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_text().count("\n") > MAX_MAPPINGS:
+        jax.clear_caches()
 
 
 @pytest.fixture

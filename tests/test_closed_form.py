@@ -5,8 +5,9 @@ import pytest
 from scipy.optimize import approx_fprime
 
 from dvip import closed_form, sum_kernel
-from dvip.closed_form import ClosedFormGP, _conditioned, fit_closed_form
-from dvip.sum_kernel import GPData, SumKernel, _loss
+from dvip.closed_form import ClosedFormGP, conditioned, fit_closed_form
+from dvip.sampled_gp import SampledGP, fit_sampled, hamiltonian_samples
+from dvip.sum_kernel import GPData, SumKernel, loss_of_parameters
 
 LEAST_NOISE = sum_kernel.LEAST_NOISE
 
@@ -77,8 +78,10 @@ def test_slopes_are_those_of_the_kernel():
 def test_gradient_of_the_loss(num_outputs, options):
     data = make_data(25, 2, num_outputs, **options)
     parameters = make_kernel().parameters
-    expected = approx_fprime(parameters, lambda values: _loss(values, data)[0], 1e-6)
-    np.testing.assert_allclose(_loss(parameters, data)[1], expected, rtol=1e-4, atol=1e-4)
+    expected = approx_fprime(parameters, lambda values: loss_of_parameters(values, data)[0], 1e-6)
+    np.testing.assert_allclose(
+        loss_of_parameters(parameters, data)[1], expected, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_the_loss_is_the_marginal_likelihood_and_a_prior():
@@ -91,7 +94,7 @@ def test_the_loss_is_the_marginal_likelihood_and_a_prior():
     moved[0] /= sum_kernel.PRIOR_STD_OF_NOISE
     moved[1:] /= sum_kernel.PRIOR_STD
     expected = 0.5 * (fit + moved @ moved)
-    np.testing.assert_allclose(_loss(kernel.parameters, data)[0], expected, rtol=1e-5)
+    np.testing.assert_allclose(loss_of_parameters(kernel.parameters, data)[0], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"known": True}, {"known": True, "factors": True}])
@@ -99,7 +102,7 @@ def test_the_loss_is_the_marginal_likelihood_and_a_prior():
 def test_with_few_rows_the_posterior_is_exact(options, num_outputs):
     data, kernel = make_data(30, num_outputs=num_outputs, **options), make_kernel()
     inputs = 2 * np.random.default_rng(5).normal(size=(20, 2))
-    model, _ = _conditioned(kernel, data, [], data.inputs)
+    model, _ = conditioned(kernel, data, [], data.inputs)
     found = model.moments(inputs)
     mean, covariance = direct_posterior(kernel, data, inputs)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-4)
@@ -113,8 +116,8 @@ def test_a_weight_of_two_is_the_row_twice():
     repeated = np.repeat(np.arange(20), data.weights.astype(int))
     twice = data._replace(weights=np.ones(20)).chosen(repeated)
     kernel, inputs = make_kernel(), np.random.default_rng(5).normal(size=(9, 2))
-    weighted = _conditioned(kernel, data, [], data.inputs)[0].moments(inputs)
-    of_twice = _conditioned(kernel, twice, [], data.inputs)[0].moments(inputs)
+    weighted = conditioned(kernel, data, [], data.inputs)[0].moments(inputs)
+    of_twice = conditioned(kernel, twice, [], data.inputs)[0].moments(inputs)
     np.testing.assert_allclose(weighted.mean, of_twice.mean, atol=1e-3)
     np.testing.assert_allclose(weighted.variance, of_twice.variance, rtol=1e-2, atol=1e-5)
 
@@ -123,10 +126,10 @@ def test_left_out_folds_are_as_refitted_without_them():
     """With the same kernel and inducing points; rows of no fold always count."""
     data, kernel = make_data(40, known=True), make_kernel()
     folds, inducing = np.split(np.arange(30), 3), data.inputs[::2]
-    _, left_out = _conditioned(kernel, data, folds, inducing)
+    _, left_out = conditioned(kernel, data, folds, inducing)
     for fold, found in zip(folds, left_out, strict=True):
         rest = data.chosen(np.setdiff1d(np.arange(40), fold))
-        refitted, _ = _conditioned(kernel, rest, [], inducing)
+        refitted, _ = conditioned(kernel, rest, [], inducing)
         expected = refitted.moments(data.inputs[fold])
         np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-4)
@@ -136,7 +139,7 @@ def test_left_out_rows_are_predicted_by_the_others():
     """With all rows as inducing points: the textbook's formula without the fold."""
     data, kernel = make_data(30), make_kernel()
     fold = np.arange(6)
-    _, (found,) = _conditioned(kernel, data, [fold], data.inputs)
+    _, (found,) = conditioned(kernel, data, [fold], data.inputs)
     mean, covariance = direct_posterior(kernel, data.chosen(np.arange(6, 30)), data.inputs[fold])
     np.testing.assert_allclose(found.mean, mean, atol=1e-4)
     np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=1e-3, atol=1e-4)
@@ -145,7 +148,7 @@ def test_left_out_rows_are_predicted_by_the_others():
 @pytest.mark.parametrize("num_outputs", [1, 2])
 def test_function_draws_have_the_moments_of_the_posterior(num_outputs):
     data, kernel = make_data(12, num_outputs=num_outputs), make_kernel()
-    model, _ = _conditioned(kernel, data, [], data.inputs)
+    model, _ = conditioned(kernel, data, [], data.inputs)
     inputs = np.random.default_rng(5).normal(size=(6, 2))
     mean, covariance = direct_posterior(kernel, data, inputs)
     # A set of waves is shared by the functions of a draw: several draws.
@@ -163,7 +166,7 @@ def test_function_draws_have_the_moments_of_the_posterior(num_outputs):
 
 def test_function_draws_are_functions_and_of_their_seed():
     data = make_data(12)
-    model, _ = _conditioned(make_kernel(), data, [], data.inputs)
+    model, _ = conditioned(make_kernel(), data, [], data.inputs)
     functions, inputs = model.draw_functions(3, 1), np.random.default_rng(5).normal(size=(6, 2))
     np.testing.assert_allclose(functions(inputs)[:, 2:4], functions(inputs[2:4]))
     np.testing.assert_array_equal(functions(inputs), model.draw_functions(3, 1)(inputs))
@@ -179,7 +182,7 @@ def test_fewer_inducing_points_stay_sensible():
     mean, covariance = direct_posterior(kernel, data, inputs)
     variance = np.diag(covariance)
     for number, worst in ((100, 0.5), (30, 1.5), (5, 4.0)):
-        found = _conditioned(kernel, data, [], data.inputs[:number])[0].moments(inputs)
+        found = conditioned(kernel, data, [], data.inputs[:number])[0].moments(inputs)
         assert np.all(found.variance > 0.5 * variance)
         errors = np.square(found.mean - mean)[:, 0]
         assert np.mean(errors / found.variance) < worst
@@ -189,9 +192,9 @@ def test_fewer_inducing_points_stay_sensible():
 def test_rows_in_pieces_are_predicted_alike(monkeypatch):
     data, kernel = make_data(40), make_kernel()
     inputs = np.random.default_rng(5).normal(size=(30, 2))
-    whole = _conditioned(kernel, data, [], data.inputs[:20])[0].moments(inputs)
+    whole = conditioned(kernel, data, [], data.inputs[:20])[0].moments(inputs)
     monkeypatch.setattr(closed_form, "ROWS_AT_ONCE", 7)
-    pieces = _conditioned(kernel, data, [], data.inputs[:20])[0].moments(inputs)
+    pieces = conditioned(kernel, data, [], data.inputs[:20])[0].moments(inputs)
     np.testing.assert_allclose(pieces.mean, whole.mean, atol=1e-5)
     np.testing.assert_allclose(pieces.variance, whole.variance, rtol=1e-4)
 
@@ -237,7 +240,7 @@ def test_left_out_rows_are_predicted_as_sure_as_is_right(varying):
 
 
 def test_arrays_make_the_same_process(varying):
-    constant, _ = _conditioned(make_kernel(), make_data(10, num_outputs=2), [], np.eye(2))
+    constant, _ = conditioned(make_kernel(), make_data(10, num_outputs=2), [], np.eye(2))
     for model, shape in ((varying, (1, 1)), (constant, (2, 2))):
         again = ClosedFormGP.from_arrays(model.arrays(), *shape)
         inputs = np.random.default_rng(0).normal(size=(9, shape[0]))
@@ -312,3 +315,61 @@ def test_a_constant_predicts_the_mean_and_the_spread_everywhere():
     total = moments.variance + moments.noise[:, 0]
     np.testing.assert_allclose(total, targets.var(), rtol=0.1)
     assert len(left_out) == 3
+
+
+def test_samples_have_the_moments_of_their_density():
+    """Of a Gaussian whose variables have other scales and depend on each other."""
+    factor = np.array([[1.0, 0.0], [0.8, 0.5]])
+    precision = np.linalg.inv(factor @ factor.T)
+    centre = np.array([1.0, -2.0])
+
+    def loss(values):
+        apart = values - centre
+        return 0.5 * apart @ precision @ apart, precision @ apart
+
+    random = np.random.default_rng(0)
+    samples = np.array(hamiltonian_samples(loss, np.zeros(2), random, 20_000))
+    np.testing.assert_allclose(samples.mean(axis=0), centre, atol=0.1)
+    np.testing.assert_allclose(np.cov(samples.T), factor @ factor.T, atol=0.1)
+
+
+def test_samples_stay_where_the_density_is():
+    """Half of a normal distribution: elsewhere it is zero."""
+
+    def loss(values):
+        return (0.5 * values @ values, values) if values[0] > 0 else (np.inf, values)
+
+    samples = hamiltonian_samples(loss, np.ones(1), np.random.default_rng(0), 10_000)
+    assert np.min(samples) > 0
+    np.testing.assert_allclose(np.mean(samples), np.sqrt(2 / np.pi), atol=0.08)
+
+
+def test_folds_of_sampled_kernels_do_not_see_their_rows():
+    data, folds = make_data(40, 1), [np.arange(0, 20), np.arange(20, 40)]
+    (model, before), other = fit_sampled(data, folds, 0), data.targets.copy()
+    other[:20] += 100
+    changed, after = fit_sampled(data._replace(targets=other), folds, 0)
+    assert len(model.members) == len(changed.members) == 8
+    far = [np.abs(np.mean([m.mean for m in each], axis=0)).max() for each in (*before, *after)]
+    assert max(far[:3]) < 10  # the first fold is predicted by the others, which did not change
+    assert far[3] > 20
+
+
+def test_a_sampled_process_is_the_mixture_of_its_members():
+    data = make_data(30, 2)
+    model, _ = fit_sampled(data, [], 0)
+    inputs = make_data(5, 2, seed=1).inputs
+    means = np.array([member.moments(inputs).mean[:, 0] for member in model.members])
+    variances = np.array([member.moments(inputs).variance for member in model.members])
+    values = model.draw_functions(8_000, 0)(inputs)[..., 0]
+    expected = variances.mean(axis=0) + means.var(axis=0)
+    atol = 5 * np.sqrt(expected.max() / 8_000)
+    np.testing.assert_allclose(values.mean(axis=0), means.mean(axis=0), atol=atol)
+    np.testing.assert_allclose(values.var(axis=0), expected, rtol=0.2)
+    again = SampledGP.from_arrays(model.arrays(), 2, 1)
+    np.testing.assert_array_equal(
+        again.members[3].moments(inputs).mean, model.members[3].moments(inputs).mean
+    )
+    for name in ("parameters", "factor"):
+        with pytest.raises(ValueError, match="samples"):
+            SampledGP.from_arrays({**model.arrays(), name: model.arrays()[name][1:]}, 2, 1)

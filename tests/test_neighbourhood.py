@@ -29,15 +29,15 @@ def test_distances_are_those_of_brute_force():
     np.testing.assert_allclose(nearby.unit, np.median(among), rtol=1e-5)
     np.testing.assert_allclose(nearby.usual, np.quantile(among, 0.95), rtol=1e-5)
     np.testing.assert_allclose(nearby.relative(inputs), expected / nearby.unit, rtol=1e-5)
-    gained = neighbourhood.FACTOR * np.maximum(expected - nearby.usual, 0)
-    np.testing.assert_allclose(nearby.doubts(inputs), gained, rtol=1e-5, atol=1e-9)
+    beyond = np.maximum(expected - nearby.usual, 0)
+    np.testing.assert_allclose(nearby.beyond(inputs), beyond, rtol=1e-5, atol=1e-9)
 
 
 def test_training_rows_are_at_no_distance():
     known = rows(30)
     nearby = Neighbourhood.of(known, SLOPES, 0)
     np.testing.assert_array_equal(nearby.relative(known), 0)
-    np.testing.assert_array_equal(nearby.doubts(known), 0)
+    np.testing.assert_array_equal(nearby.beyond(known), 0)
 
 
 def test_inputs_that_change_nothing_do_not_count():
@@ -89,7 +89,7 @@ def test_arrays_make_the_same_neighbourhood():
     nearby, inputs = Neighbourhood.of(rows(30), SLOPES, 0), rows(12, seed=1)
     again = Neighbourhood.from_arrays(nearby.arrays(), 2)
     np.testing.assert_array_equal(again.relative(inputs), nearby.relative(inputs))
-    np.testing.assert_array_equal(again.doubts(inputs), nearby.doubts(inputs))
+    np.testing.assert_array_equal(again.beyond(inputs), nearby.beyond(inputs))
 
 
 @pytest.mark.parametrize(

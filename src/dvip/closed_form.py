@@ -30,9 +30,17 @@ from threadpoolctl import threadpool_limits
 
 from dvip.sum_kernel import FARTHEST, JITTER, LEAST_NOISE, GPData, Rows, SumKernel, fitted_kernel
 
-__all__ = ["ClosedFormGP", "GPMoments", "fit_closed_form", "fit_constant"]
+__all__ = [
+    "MAX_REFITTED",
+    "ClosedFormGP",
+    "Folds",
+    "GPMoments",
+    "conditioned",
+    "fit_closed_form",
+    "fit_constant",
+]
 
-MAX_INDUCING = 1_000
+MAX_INDUCING = 1_500
 # Rows up to which each fold has a kernel of its own.
 MAX_REFITTED = 250
 # Rows whose covariances with the inducing points are in memory at once.
@@ -68,6 +76,11 @@ class ClosedFormGP:
     noise_mean: Float[np.ndarray, "inducing 1"] | None = None
     # Of the logarithm of the noise, where it does not depend on the inputs.
     spread: float = 0.0
+
+    @property
+    def members(self) -> tuple["ClosedFormGP", ...]:
+        """Itself: a process whose kernel is sampled has several (`sampled_gp.py`)."""
+        return (self,)
 
     @cached_property
     def _prior_factor(self) -> Float[np.ndarray, "inducing inducing"]:
@@ -256,7 +269,7 @@ def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP
     with threadpool_limits(1, user_api="blas"):
         order = np.random.default_rng(seed).permutation(len(data.inputs))
         kernel = fitted_kernel(data, order)
-        constant = _conditioned(kernel, data, folds, data.inputs[order[:MAX_INDUCING]])
+        constant = conditioned(kernel, data, folds, data.inputs[order[:MAX_INDUCING]])
         if len(order) <= MAX_REFITTED:
             constant = constant[0], [_without(fold, data) for fold in folds]
         if sum(map(len, folds)) < MIN_ROWS_FOR_NOISE:
@@ -267,21 +280,22 @@ def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP
     return other if np.mean(gains) > max(LEAST_GAIN_OF_NOISE, by_chance) else constant
 
 
-def fit_constant(data: GPData, folds: Folds) -> tuple[ClosedFormGP, list[GPMoments]]:
+def fit_constant(data: GPData, folds: Folds, seed: int = 0) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The mean of the targets and their spread: a process that does not vary, to compare with."""
+    del seed  # nothing is random
     targets = data.targets - np.average(data.targets, axis=0, weights=data.weights)
     variance = float(np.average(np.square(targets).mean(axis=1), weights=data.weights))
     parameters = SumKernel.usual(data.inputs.shape[1]).parameters
     parameters[1:].reshape(3, -1)[:, 0] -= FARTHEST  # the variances of the kernels
     parameters[0] = np.log(max(variance, SMALLEST))
-    return _conditioned(SumKernel(parameters), data, folds, data.inputs[:1])
+    return conditioned(SumKernel(parameters), data, folds, data.inputs[:1])
 
 
 def _without(fold: Int[np.ndarray, " fold"], data: GPData) -> GPMoments:
     """What a process that was fitted to all other rows says of these."""
     others = data.chosen(np.setdiff1d(np.arange(len(data.inputs)), fold))
     kernel = fitted_kernel(others, np.arange(len(others.inputs)))
-    model, _ = _conditioned(kernel, others, [], others.inputs)
+    model, _ = conditioned(kernel, others, [], others.inputs)
     return model.moments(data.inputs[fold])
 
 
@@ -293,7 +307,7 @@ def _log_density(
     return np.concatenate([moments.log_density(data.targets[rows]) for rows, moments in pairs])
 
 
-def _conditioned(
+def conditioned(
     kernel: SumKernel, data: GPData, folds: Folds, inducing: Rows
 ) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The posterior given all rows, and what it is for each fold without its rows."""
@@ -322,7 +336,7 @@ def _with_varying_noise(
     places = np.split(np.arange(len(rows)), np.cumsum([len(fold) for fold in folds])[:-1])
     order = np.random.default_rng(len(rows)).permutation(len(rows))
     noise_kernel = fitted_kernel(of_noise, order)
-    noise, noise_left_out = _conditioned(noise_kernel, of_noise, places, first.inducing)
+    noise, noise_left_out = conditioned(noise_kernel, of_noise, places, first.inducing)
     logs_everywhere = scale * noise.moments(data.inputs).mean[:, 0]
     logs_everywhere[rows] = scale * GPMoments.of_all(noise_left_out).mean[:, 0]
     factors = _ratios(logs_everywhere)
@@ -331,7 +345,7 @@ def _with_varying_noise(
     )
     parameters = first.kernel.parameters.copy()
     parameters[0] += np.log(level)
-    model, of_folds = _conditioned(
+    model, of_folds = conditioned(
         SumKernel(parameters), data._replace(factors=factors), folds, first.inducing
     )
     if len(data.inputs) <= MAX_REFITTED:  # those before have kernels of their own

@@ -8,17 +8,18 @@ slope g_j for each unit. The distance of a row x is
 
 in units of the target, and what it exceeds the usual distances between training rows by is, times a
 factor, a standard deviation that predictions of networks gain. Gaussian processes know it by
-themselves.
+themselves, if their kernel is right far from the data as well: they gain it with some probability.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.spatial.distance import cdist
 
-__all__ = ["Neighbourhood"]
+__all__ = ["OF_NETWORKS", "OF_PROCESSES", "Doubt", "Neighbourhood"]
 
 # Training rows that distances are measured from, and their numbers, at most.
 MAX_ROWS, MAX_NUMBERS = 1_000, 2**18
@@ -26,9 +27,17 @@ MAX_ROWS, MAX_NUMBERS = 1_000, 2**18
 DISTANCES_AT_ONCE = 2**22
 # The share of the training rows whose distance from their nearest is usual.
 USUAL = 0.95
-# The standard deviation for each unit of distance. (Slopes are those of single functions, which is
-# more than most rows need.)
-FACTOR = 0.5
+
+
+class Doubt(NamedTuple):
+    """The standard deviation for each unit of distance, and with which probability it is gained."""
+
+    factor: float
+    weight: float = 1.0
+
+
+# (Slopes are those of single functions, which is more than most rows need.)
+OF_NETWORKS, OF_PROCESSES = Doubt(0.5), Doubt(1.0, 0.3)
 
 Rows = Float[np.ndarray, "rows inputs"]
 
@@ -73,9 +82,9 @@ class Neighbourhood:
         """Distances of scaled inputs; 1 is that between neighbouring training rows."""
         return self._distances(inputs) / self.unit
 
-    def doubts(self, inputs: Rows) -> Float[np.ndarray, " rows"]:
-        """The standard deviations that predictions gain, for a target of variance 1."""
-        return FACTOR * np.maximum(self._distances(inputs) - self.usual, 0)
+    def beyond(self, inputs: Rows) -> Float[np.ndarray, " rows"]:
+        """How much distances exceed the usual ones, in standard deviations of the target."""
+        return np.maximum(self._distances(inputs) - self.usual, 0)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that it is made of."""

@@ -14,11 +14,20 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, lapack
 from scipy.optimize import minimize
 
-__all__ = ["FARTHEST", "JITTER", "LEAST_NOISE", "GPData", "Rows", "SumKernel", "fitted_kernel"]
+__all__ = [
+    "FARTHEST",
+    "JITTER",
+    "LEAST_NOISE",
+    "GPData",
+    "Rows",
+    "SumKernel",
+    "fitted_kernel",
+    "loss_of_parameters",
+]
 
 # Rows that the marginal likelihood is of: its time grows with their cube. From each start a few of
 # them are descended on, from the best end more.
-FEW_FITTED, MAX_FITTED = 250, 700
+FEW_FITTED, MAX_FITTED = 250, 1_200
 MAX_EVALUATIONS = 60
 # A descent that stopped early goes on while this is gained.
 LEAST_GAIN = 0.5
@@ -154,7 +163,7 @@ def _squared_exponential(
     return variance * np.exp(-0.5 * _squared_distances(first * inverse, second * inverse))
 
 
-def _loss(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
+def loss_of_parameters(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
     """Minus the log marginal likelihood and the log prior of the parameters, and the derivative.
 
     That by a length-scale is Σ_ij W_ij (x_i - x_j)² with W from the derivative by the kernel:
@@ -216,16 +225,24 @@ def fitted_kernel(data: GPData, order: Int[np.ndarray, " rows"]) -> SumKernel:
 
 
 def _descended(parameters: np.ndarray, data: GPData) -> tuple[np.ndarray, float]:
-    """Parameters with less of `_loss`, and what they have of it.
+    """Parameters with less of `loss_of_parameters`, and what they have of it.
 
     A line search that led too far ends L-BFGS early: it begins anew from there.
     """
-    loss, left = _loss(parameters, data)[0], MAX_EVALUATIONS
+    loss, left = loss_of_parameters(parameters, data)[0], MAX_EVALUATIONS
     usual = SumKernel.usual(data.inputs.shape[1]).parameters
     bounds = np.stack([usual - FARTHEST, usual + FARTHEST], axis=1)
     while left > 0:
         options = {"maxfun": left, "maxiter": left, "maxcor": 20}
-        end = minimize(_loss, parameters, (data,), "L-BFGS-B", True, bounds=bounds, options=options)
+        end = minimize(
+            loss_of_parameters,
+            parameters,
+            (data,),
+            "L-BFGS-B",
+            True,
+            bounds=bounds,
+            options=options,
+        )
         left -= end.nfev
         gain = loss - end.fun
         if gain > 0:

@@ -18,13 +18,16 @@ from dvip import (
 )
 from dvip.closed_form import ClosedFormGP
 from dvip.estimators import choice
-from dvip.estimators.choice import Candidate
+from dvip.estimators.candidates import DEEP, Candidate
+from dvip.estimators.stacks import ChoosingRegressor
+from dvip.sampled_gp import SampledGP
 
 # A candidate with networks trains in about a second, once compiled.
 QUICK = dict(
     max_iter=60, n_members=2, n_prior_samples=5, batch_size=16, n_predictive_samples=10, n_layers=1
 )
 X, Y = regression_data(num_rows=160)
+CLOSED_FORMS = ["gp", "sampled gp", "constant"]
 # Where nothing is to be learned, all candidates are about as good.
 NOTHING = np.random.default_rng(7).normal(size=160)
 
@@ -58,14 +61,16 @@ def candidates(estimator, num_rows, num_inputs=3):
 
 
 def test_candidates_by_the_number_of_rows():
-    tried = {rows: candidates(DVIPRegressor(), rows) for rows in (1, 149, 150, 249, 250, 5_000)}
+    numbers = (1, 149, 150, 249, 250, 400, 401, 5_000)
+    tried = {rows: candidates(DVIPRegressor(), rows) for rows in numbers}
     found = {rows: [candidate.name for candidate in each] for rows, each in tried.items()}
-    assert found[1] == found[149] == ["gp", "constant"]
-    assert found[150] == found[249] == ["gp", "constant", "bnn"]
-    assert found[250] == ["gp", "deep bnn", "wide bnn"]
+    assert found[1] == found[149] == CLOSED_FORMS
+    assert found[150] == found[249] == [*CLOSED_FORMS, "bnn"]
+    assert found[250] == found[400] == ["gp", "sampled gp", "deep bnn", "wide bnn"]
+    assert found[401] == ["gp", "deep bnn", "wide bnn"]
     assert found[5_000] == ["gp", "wide bnn", "wide bnn, varying noise"]
-    assert tried[150][2].settings["prior"].constrained
-    assert not tried[250][1].settings["prior"].constrained
+    assert tried[150][3].settings["prior"].constrained
+    assert not tried[401][1].settings["prior"].constrained
     steps = [candidates(DVIPRegressor(), rows)[1].settings["max_iter"] for rows in (10_000, 40_000)]
     assert steps[1] == 2 * steps[0]
 
@@ -103,7 +108,7 @@ def test_what_is_given_excludes_the_gaussian_process(given):
 )
 def test_what_is_given_keeps_the_gaussian_process(given):
     found = [each.name for each in candidates(DVIPRegressor(**given), 10)]
-    assert found == ["gp", "constant"]
+    assert found == CLOSED_FORMS
 
 
 def test_many_inputs_exclude_the_gaussian_process():
@@ -120,7 +125,7 @@ def test_classifiers_try_no_process_in_closed_form():
 
 
 def test_what_is_given_holds_for_every_part(mixture):
-    assert names(mixture) == ["gp", "constant", "bnn"]
+    assert names(mixture) == [*CLOSED_FORMS, "bnn"]
     closed, deep = mixture.parts_[0], mixture.parts_[-1]
     assert isinstance(closed.model_, ClosedFormGP)
     assert len(deep.model_.members) == 2
@@ -162,34 +167,55 @@ def test_weights_are_probabilities(mixture, process):
         weights = [judgement.weight for judgement in model.choice_]
         assert sum(weights) == pytest.approx(1, abs=1e-12)
         assert len(model.parts_) == sum(weight > 0 for weight in weights)
-    assert process.choice_[0].weight > 0.8
+    assert process.choice_[0].weight + process.choice_[1].weight > 0.8
 
 
 def test_a_better_candidate_weighs_more():
     """A smooth function is what the Gaussian process is for; networks of 60 steps know nothing."""
     model = DVIPRegressor(**QUICK).fit(X, Y)
-    closed, constant, deep = model.choice_
-    assert closed.score > constant.score
-    assert closed.score > deep.score + 0.5
-    assert closed.weight > 0.9
+    closed, sampled, constant, deep = model.choice_
+    for process in (closed, sampled):
+        assert process.score > max(constant.score, deep.score + 0.5)
+    assert closed.weight + sampled.weight > 0.9
     assert model.score(X, Y) > 0.8
+
+
+def test_a_process_with_sampled_kernels(process):
+    """It is a part like others: mixed, and drawn from."""
+    kept = [each.name for each in process.choice_ if each.weight > 0]
+    part, inputs = process.parts_[kept.index("sampled gp")], process._scaled(X)
+    assert isinstance(part.model_, SampledGP)
+    assert len(part.model_.members) == 8
+    of_members = [
+        part._of_moments([member.moments(inputs)], None) for member in part.model_.members
+    ]
+    mixed = part._of_moments([member.moments(inputs) for member in part.model_.members], None)
+    np.testing.assert_allclose(mixed.mean, np.mean([each.mean for each in of_members], axis=0))
+
+
+def test_networks_without_hope_end_early(monkeypatch):
+    """Y is smooth and without noise: networks of few steps are far from what the process knows."""
+    settings = {**QUICK, "max_iter": 3_000, "learning_rate": 1e-4}
+    assert DVIPRegressor(**settings).fit(X, Y).n_iter_ < 1_500
+    monkeypatch.setattr("dvip.training.schedule.HOPELESS", np.inf)
+    assert DVIPRegressor(**settings).fit(X, Y).n_iter_ == 3_000
 
 
 def test_a_part_of_no_weight_is_left_out(monkeypatch):
     monkeypatch.setattr(choice, "LEAST_WEIGHT", 0.99)
     model = DVIPRegressor(**QUICK).fit(X, NOTHING)
     assert len(model.parts_) == 1
-    assert sorted(judgement.weight for judgement in model.choice_) == [0, 0, 1]
+    assert sorted(judgement.weight for judgement in model.choice_) == [0, 0, 0, 1]
 
 
 def test_several_deep_candidates(monkeypatch):
     """Candidates are settings: others are tried as well, each with its own checkpoints."""
-    settings = {**choice.DEEP, "max_iter": 60}
+    settings = {**DEEP, "max_iter": 60}
     tried = [
         Candidate(f"bnn {width}", {**settings, "prior": BayesianNeuralNetwork(hidden=(width,))})
         for width in (3, 6)
     ]
-    monkeypatch.setattr(choice.ChoosingEstimator, "_candidates", lambda *_: tried)
+    monkeypatch.setattr(ChoosingRegressor, "_candidates", lambda *_: tried)
     model = DVIPRegressor(**QUICK).fit(X, NOTHING)
     assert names(model) == ["bnn 3", "bnn 6"]
     assert np.isfinite(model.predict_dist(X).log_prob(NOTHING)).all()
@@ -359,7 +385,7 @@ def test_another_fit_forgets_the_mixture():
 def test_a_candidate_that_diverges_is_left_out():
     with pytest.warns(ConvergenceWarning, match="'bnn' diverged"):
         model = DVIPRegressor(**QUICK, learning_rate=1e20).fit(X, Y)
-    assert names(model) == ["gp", "constant"]
+    assert names(model) == CLOSED_FORMS
     assert model.score(X, Y) > 0.8
 
 

@@ -6,7 +6,7 @@ import pytest
 from examples import regression_data
 
 from dvip import ArraySource, DVIPClassifier, DVIPRegressor
-from dvip.estimators import choice, stacks
+from dvip.estimators import candidates, choice, stacks
 
 QUICK = dict(
     max_iter=60, n_members=2, n_prior_samples=5, batch_size=16, n_predictive_samples=10, n_layers=1
@@ -52,9 +52,9 @@ def test_known_errors(monkeypatch):
     assert right < 0.5 * np.abs(plain.predict(X[40:]) - Y[40:]).mean()
     wide = model.predict_dist(X[40:], noise_std=500.0).std
     assert np.all(wide > 10 * model.predict_dist(X[40:]).std)
-    monkeypatch.setattr(choice, "FEW_ROWS", 60)
+    monkeypatch.setattr(candidates, "FEW_ROWS", 60)
     mixed = DVIPRegressor(**QUICK).fit(X, NOTHING, noise_std=0.5)
-    assert names(mixed) == ["gp", "constant", "bnn"]
+    assert names(mixed) == ["gp", "sampled gp", "constant", "bnn"]
     assert np.all(mixed.predict_dist(X, noise_std=9.0).std > mixed.predict_dist(X).std)
 
 
@@ -145,9 +145,10 @@ def test_tiny_tables_of_classes(labels):
 def test_a_source(kind, tmp_path, monkeypatch):
     """Few rows of a stream are read into memory: its folds are whole pages."""
     monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path))
-    monkeypatch.setattr(choice, "FEW_ROWS", 60)
+    monkeypatch.setattr(candidates, "FEW_ROWS", 60)
     if kind == "many rows":
-        monkeypatch.setattr(choice, "MANY_ROWS", 70)
+        for module in (candidates, choice):
+            monkeypatch.setattr(module, "MANY_ROWS", 70)
         monkeypatch.setattr("dvip.sources.streamed_rows.PAGE_BYTES", 64)
     source = ArraySource(X, Y)
     source.in_memory = kind == "in memory"

@@ -18,7 +18,8 @@ from dvip import (
     ModelFileError,
     load,
 )
-from dvip.estimators import choice
+from dvip.estimators import candidates
+from dvip.estimators.stacks import ChoosingRegressor
 from dvip.training.checkpoints import CheckpointFolder, steps_of
 
 QUICK = dict(
@@ -33,15 +34,16 @@ COUNTS = np.random.default_rng(0).poisson(3, 70)
 @pytest.fixture(scope="module", autouse=True)
 def _two_candidates():
     """Networks from 60 rows on, and no constant: a mixture of 70 rows is of two parts."""
-    tried = choice.ChoosingEstimator._candidates
+    tried = ChoosingRegressor._candidates
+    others = (candidates.CONSTANT, candidates.SAMPLED_GP)
 
-    def without_constant(self, num_rows, num_inputs):
+    def fewer(self, num_rows, num_inputs):
         found = tried(self, num_rows, num_inputs)
-        return [candidate for candidate in found if candidate.name != choice.CONSTANT]
+        return [each for each in found if num_rows < 60 or each.name not in others]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "FEW_ROWS", 60)
-        patch.setattr(choice.ChoosingEstimator, "_candidates", without_constant)
+        patch.setattr(candidates, "FEW_ROWS", 60)
+        patch.setattr(ChoosingRegressor, "_candidates", fewer)
         yield
 
 

@@ -303,7 +303,7 @@ class DeepEstimator(SamplingBuilder):
         return TrainingSettings(
             max_iter=max_iter,
             batch_size=int(self.batch_size),
-            learning_rate=float(self.learning_rate),
+            learning_rate=float(self._learning_rate),
             alpha=float(self._alpha),
             num_samples=int(num_samples),
             seed=self.seed_,

@@ -34,14 +34,14 @@ class ModelBuilder(InputReader):
     likelihood: str | Likelihood
     max_iter: int | None
     batch_size: int
-    learning_rate: float
+    learning_rate: float | None
     n_training_samples: int | None
     n_predictive_samples: int
     random_state: Any
     verbose: bool
 
     # The paper's values of what was not given.
-    _paper: ClassVar[Mapping[str, Any]] = {"n_layers": 3, "alpha": 0.0}
+    _paper: ClassVar[Mapping[str, Any]] = {"n_layers": 3, "alpha": 0.0, "learning_rate": 0.01}
 
     # Positive whole numbers among the parameters; a subclass adds its own.
     _counts: ClassVar[tuple[str, ...]] = ("n_layers", "batch_size", "n_predictive_samples")
@@ -69,6 +69,10 @@ class ModelBuilder(InputReader):
     @property
     def _alpha(self) -> float:
         return self._value("alpha")
+
+    @property
+    def _learning_rate(self) -> float:
+        return self._value("learning_rate")
 
     @abc.abstractmethod
     def _make_layer(
@@ -102,7 +106,7 @@ class ModelBuilder(InputReader):
                 check_count(name, getattr(self, name))
         if not (isinstance(self._alpha, numbers.Real) and 0 <= self._alpha <= 1):
             raise ValueError(f"alpha={self._alpha!r} must lie between 0 (the ELBO) and 1.")
-        rate = self.learning_rate
+        rate = self._learning_rate
         if not (isinstance(rate, numbers.Real) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate={rate!r} must be a positive number.")
         for name in ("verbose", "fresh_noise"):

@@ -11,20 +11,21 @@ import copy
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dvip.batches import ArrayData, Batch
-from dvip.calibration import Calibration, Judgement, described_choice
+from dvip.calibration import Calibration, Judgement, best_log_score, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
+from dvip.estimators.candidates import CONSTANT, GP, MANY_ROWS, SAMPLED_GP, Candidate
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
 from dvip.estimators.serialisation import encode_parameters
 from dvip.neighbourhood import Neighbourhood
-from dvip.processes.bnn import BayesianNeuralNetwork
 from dvip.runtime import precision
 from dvip.training import (
     CheckpointFolder,
@@ -32,11 +33,12 @@ from dvip.training import (
     Member,
     TrainingDiverged,
     is_first_process,
+    placement,
     progress_bar,
     train_members,
 )
 
-__all__ = ["Candidate", "ChoosingEstimator"]
+__all__ = ["ChoosingEstimator"]
 
 # Parameters that are chosen where they are not given.
 CHOSEN = (
@@ -45,6 +47,7 @@ CHOSEN = (
     "prior",
     "alpha",
     "max_iter",
+    "learning_rate",
     "n_training_samples",
     "n_members",
     "validation_fraction",
@@ -52,16 +55,10 @@ CHOSEN = (
 )
 # Folds of tables of up to MANY_ROWS rows. Of larger ones, each of two members leaves out a part.
 NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 2, 0.1
-MANY_ROWS = 5_000
-# Below these numbers of rows, networks learn nothing that a Gaussian process does not, and an
-# unconstrained prior over-fits.
-FEW_ROWS, SOME_ROWS = 150, 250
 # Inputs of streams of few rows that are read into memory.
 MAX_INPUTS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
-# The candidate that learns nothing: with few rows, others may have learned too much.
-CONSTANT = "constant"
 # A part of less weight is left out.
 LEAST_WEIGHT = 0.02
 
@@ -71,26 +68,6 @@ DIVIDING = {"n_members", "validation_fraction", "calibrate"}
 # What a fit leaves behind.
 FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
 
-# Deep candidates: two layers, or one with wide networks, which many rows are learned from faster.
-CONSTRAINED, FREE = BayesianNeuralNetwork(), BayesianNeuralNetwork(constrained=False)
-DEEP = {"inference": "vi", "n_layers": 2, "alpha": 1.0, "n_training_samples": 3}
-WIDE = {
-    "inference": "vi",
-    "n_layers": 1,
-    "alpha": 1.0,
-    "n_prior_samples": 10,
-    "prior": BayesianNeuralNetwork(hidden=(50, 50), constrained=False),
-}
-# Training steps for 10,000 rows; as their square root, up to so many rows.
-STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
-
-
-class Candidate(NamedTuple):
-    """A setting of the parameters, under a name."""
-
-    name: str
-    settings: Mapping[str, Any]
-
 
 class ChoosingEstimator(DeepEstimator):
     """An estimator that chooses its parameters, and may be a mixture of several of its kind."""
@@ -99,8 +76,8 @@ class ChoosingEstimator(DeepEstimator):
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
-    # Of a part in closed form: whether it is the constant.
-    _constant: bool = False
+    # Of a part in closed form: which of them it is.
+    _closed_form: str = GP
 
     _inferences: ClassVar[tuple[str, ...]] = ("auto", "vi", "mcmc", "exact")
     # Of a part: the mean log-density of left-out rows.
@@ -118,11 +95,6 @@ class ChoosingEstimator(DeepEstimator):
             "inference='exact' is for regressions with Gaussian noise: use 'auto' or 'vi'."
         )
 
-    def _closed_form_fits(self, num_inputs: int) -> bool:
-        """Whether a Gaussian process in closed form may be a candidate."""
-        del num_inputs
-        return False
-
     def _fit_closed_form(self, data: Data) -> None:
         """Fits the model whose posterior has a closed form."""
         raise NotImplementedError  # `_check_closed_form` says what to do
@@ -131,29 +103,9 @@ class ChoosingEstimator(DeepEstimator):
     def _stacked(self, parts: Sequence[Any], data: Data) -> tuple[np.ndarray, Calibration | None]:
         """The weights of parts by what they predicted for left-out rows, and a calibration."""
 
+    @abc.abstractmethod
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         """What is tried on a table of that size."""
-        candidates = []
-        if self._closed_form_fits(num_inputs):
-            candidates.append(Candidate("gp", {"inference": "exact"}))
-            if num_rows < SOME_ROWS:
-                candidates.append(Candidate(CONSTANT, {"inference": "exact"}))
-        if num_rows < FEW_ROWS and candidates:
-            return candidates
-        if num_rows < SOME_ROWS:
-            return [
-                *candidates,
-                Candidate("bnn", {**DEEP, "prior": CONSTRAINED, "max_iter": 1_500}),
-            ]
-        if num_rows < MANY_ROWS:
-            deep = Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": 3_000})
-            return [*candidates, deep, Candidate("wide bnn", {**WIDE, "max_iter": 3_000})]
-        steps = int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))
-        return [*candidates, *self._candidates_for_many_rows(steps)]
-
-    def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
-        """Deep ones for tables of which a part can be left out."""
-        return [Candidate("wide bnn", {**WIDE, "max_iter": steps})]
 
     def _division(self, num_rows: int) -> dict[str, Any]:
         """Which rows are left out by whom."""
@@ -185,8 +137,8 @@ class ChoosingEstimator(DeepEstimator):
             if not (part.inference == "exact" or given.keys() & DIVIDING or part._divides(data)):
                 undivided = {"n_members": None, "calibrate": False, "validation_fraction": None}
                 part.__dict__.update(undivided)
-            part._constant = name == CONSTANT
-            if part._constant or not any(_same(part, other) for _, other in parts):
+            part._closed_form = name if name in (SAMPLED_GP, CONSTANT) else GP
+            if not any(_same(part, other) for _, other in parts):
                 parts.append((name, part))
         return parts
 
@@ -238,7 +190,10 @@ class ChoosingEstimator(DeepEstimator):
         deep = {name: part for name, part in named if part.inference != "exact"}
         with ThreadPoolExecutor(1) as background:
             closed = [background.submit(part._fit_closed_form, data) for part in exact]
-            diverged = self._train_parts(deep, data, inputs, checkpoints)
+            rival = None
+            if exact and placement().num_parts == 1:  # all processes must decide alike
+                rival = partial(_score_when_done, exact[0], closed[0])
+            diverged = self._train_parts(deep, data, inputs, checkpoints, rival)
             for future in closed:
                 future.result()
         named = [(name, part) for name, part in named if name not in diverged]
@@ -262,12 +217,17 @@ class ChoosingEstimator(DeepEstimator):
         data: Data,
         inputs: np.ndarray,
         checkpoints: CheckpointFolder | None,
+        rival: Callable[[], float] | None,
     ) -> dict[str, TrainingDiverged]:
         """Trains the members of all parts as if they were those of one ensemble.
 
-        Where one diverges, each part is trained by itself, and those that fail are told.
+        Those that have no hope of their rival's score end early. Where one diverges, each part is
+        trained by itself, and those that fail are told.
         """
         members = self._members_of(parts, data, inputs, checkpoints)
+        for member in (member for of_part in members.values() for member in of_part):
+            if member.validation is not None:
+                member.validation.rival = rival
         total = sum(member.settings.max_iter for of_part in members.values() for member in of_part)
         shown = self.verbose and is_first_process()
         with progress_bar(max(1, total), shown=shown) as report:
@@ -280,7 +240,7 @@ class ChoosingEstimator(DeepEstimator):
                 return {}
         diverged: dict[str, TrainingDiverged] = {}
         for name, part in parts.items():
-            diverged |= self._train_parts({name: part}, data, inputs, None)
+            diverged |= self._train_parts({name: part}, data, inputs, None, rival)
         return diverged
 
     def _members_of(
@@ -418,9 +378,17 @@ class ChoosingEstimator(DeepEstimator):
         return folds, Batch(*whole)
 
 
+def _score_when_done(part: Any, fit: Future) -> float:
+    """The score of left-out rows of a part in closed form."""
+    fit.result()
+    scores = [best_log_score(left_out) for left_out in part._judged]
+    return float(np.mean(scores)) if scores else -np.inf
+
+
 def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
     """Whether two parts would be the same, as what the user gave left no difference."""
-    return encode_parameters(first) == encode_parameters(second)
+    same_form = first._closed_form == second._closed_form
+    return same_form and encode_parameters(first) == encode_parameters(second)
 
 
 def _in_memory(data: Any, seed: int) -> ArrayData:

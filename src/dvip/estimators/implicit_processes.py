@@ -132,7 +132,7 @@ class _DVIP(ImplicitProcessEstimator):
         alpha: float | None = None,
         max_iter: int | None = None,
         batch_size: int = 100,
-        learning_rate: float = 0.01,
+        learning_rate: float | None = None,
         n_predictive_samples: int = 100,
         n_training_samples: int | None = None,
         n_units: int | Sequence[int] | None = None,
@@ -224,8 +224,9 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         sampled posterior the steps of each chain once it is tuned, by default 4,000.
     batch_size : int, default 100
         Rows a step.
-    learning_rate : float, default 0.01
-        Of Adam at the first step; it falls to zero along a cosine.
+    learning_rate : float, optional
+        Of Adam at the first step; it falls to zero along a cosine. 0.01 by default, but half of it
+        for wide networks.
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
@@ -354,8 +355,9 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         sampled posterior the steps of each chain once it is tuned, by default 4,000.
     batch_size : int, default 100
         Rows a step.
-    learning_rate : float, default 0.01
-        Of Adam at the first step; it falls to zero along a cosine.
+    learning_rate : float, optional
+        Of Adam at the first step; it falls to zero along a cosine. 0.01 by default, but half of it
+        for wide networks.
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional

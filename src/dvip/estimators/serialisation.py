@@ -38,6 +38,7 @@ from dvip.persistence import (
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 from dvip.runtime import precision, use_compilation_cache
 from dvip.sampled import SampledModel
+from dvip.sampled_gp import SampledGP
 from dvip.tables import TableEncoder
 from dvip.training import Diagnostics
 
@@ -49,7 +50,8 @@ __all__ = [
 ]
 
 # Kinds of attributes that are restored last, and attributes that a part has of its own.
-OF_MODELS = ("model", "closed-form", "parts")
+CLOSED_FORMS: dict[str, Any] = {"closed-form": ClosedFormGP, "sampled-gp": SampledGP}
+OF_MODELS = ("model", *CLOSED_FORMS, "parts")
 OF_PARTS = ("model_", "calibration_", "n_iter_", "bound_history_", "validation_scores_")
 
 PARTS_OF_ATTRIBUTES = ("mean", "scale", "rows", "slopes", "numbers")
@@ -161,12 +163,10 @@ def _restore_model(
     estimator: Any, described: Mapping[str, Any] | None, arrays: Mapping[str, np.ndarray]
 ) -> set[str]:
     """Sets the trained model; gives the names of its arrays."""
-    if described is not None and described["kind"] == "closed-form":
+    if described is not None and described["kind"] in CLOSED_FORMS:
         own = _with_prefix("model_.", arrays)
-        num_outputs = len(estimator.target_scaler_.mean)
-        estimator.model_ = ClosedFormGP.from_arrays(
-            own, len(estimator.input_scaler_.mean), num_outputs
-        )
+        sizes = len(estimator.input_scaler_.mean), len(estimator.target_scaler_.mean)
+        estimator.model_ = CLOSED_FORMS[described["kind"]].from_arrays(own, *sizes)
         return {f"model_.{name}" for name in own}
     with precision(estimator.precision):
         estimator.model_ = _fill_model(estimator, arrays)
@@ -331,9 +331,10 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
         }
     if name == "choice_":
         return {"kind": "choice", "judgements": [list(judgement) for judgement in value]}
-    if isinstance(value, ClosedFormGP | Neighbourhood):
-        arrays.update({f"{name}.{key}": array for key, array in value.arrays().items()})
-        return {"kind": "closed-form" if isinstance(value, ClosedFormGP) else "neighbourhood"}
+    for kind, cls in (*CLOSED_FORMS.items(), ("neighbourhood", Neighbourhood)):
+        if isinstance(value, cls):
+            arrays.update({f"{name}.{key}": array for key, array in value.arrays().items()})
+            return {"kind": kind}
     if isinstance(value, DeepModel | Ensemble | SampledModel):
         arrays.update(arrays_of_tree(name, value))
         return {"kind": "model"}

@@ -18,16 +18,20 @@ from dvip.calibration import (
 )
 from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form, fit_constant
 from dvip.distributions import GaussianMixture, Predictive
-from dvip.estimators.choice import (
-    MAX_INPUTS_OF_GP,
-    WIDE,
+from dvip.estimators.candidates import (
+    CONSTANT,
+    SAMPLED_GP,
     Candidate,
-    ChoosingEstimator,
+    classification_candidates,
+    regression_candidates,
 )
+from dvip.estimators.choice import MAX_INPUTS_OF_GP, ChoosingEstimator
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
 from dvip.likelihoods.gaussian import Gaussian
+from dvip.neighbourhood import OF_NETWORKS, OF_PROCESSES, Doubt
+from dvip.sampled_gp import SampledGP, fit_sampled
 from dvip.sum_kernel import GPData
 from dvip.training import Data
 
@@ -42,6 +46,19 @@ COMPONENTS_AT_ONCE = 2**18
 ROWS_FOR_HALF = 300
 
 
+def _doubt_of(part: Any) -> Doubt:
+    return OF_PROCESSES if part.inference == "exact" else OF_NETWORKS
+
+
+def _doubted(part: Any, distribution: Predictive, beyond: np.ndarray) -> Predictive:
+    """What a part predicts for rows so far beyond the usual distance from the training rows."""
+    doubt = _doubt_of(part)
+    widened = distribution.widened(doubt.factor * beyond)
+    if doubt.weight == 1:
+        return widened
+    return Predictive.mixture([distribution, widened], [1 - doubt.weight, doubt.weight])
+
+
 def _cautious(calibration: Calibration, left_out: Sequence[LeftOut]) -> Calibration:
     """The calibration, of which few rows may not make intervals much narrower."""
     number = sum(len(part.y) for part in left_out)
@@ -53,14 +70,13 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
-    model_: Any  # a ClosedFormGP, too
+    model_: Any  # a ClosedFormGP or a SampledGP, too
 
-    def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
-        heavy = {**WIDE, "likelihood": "student-t", "max_iter": steps}
-        varying = {**WIDE, "likelihood": "heteroscedastic-student-t", "max_iter": steps // 2}
-        return [Candidate("wide bnn", heavy), Candidate("wide bnn, varying noise", varying)]
+    def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
+        return regression_candidates(num_rows, closed_form=self._closed_form_fits(num_inputs))
 
     def _closed_form_fits(self, num_inputs: int) -> bool:
+        """Whether Gaussian processes in closed form may be candidates."""
         alone = self.prior is None and self.n_layers in (None, 1) and self.n_inducing is None
         one_error = not self.known_errors_ or self._num_outputs == 1
         return alone and one_error and num_inputs <= MAX_INPUTS_OF_GP and self._is_gaussian()
@@ -101,10 +117,14 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
         places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
         rows_of_gp = GPData(inputs, targets, weights, known)
-        if self._constant:
-            self.model_, moments = fit_constant(rows_of_gp, places)
+        moments: list[Sequence[GPMoments]]
+        if self._closed_form == SAMPLED_GP:
+            self.model_, moments = fit_sampled(rows_of_gp, places, self.seed_)
         else:
-            self.model_, moments = fit_closed_form(rows_of_gp, places, self.seed_)
+            constant = self._closed_form == CONSTANT
+            fit = fit_constant if constant else fit_closed_form
+            self.model_, of_folds = fit(rows_of_gp, places, self.seed_)
+            moments = [(each,) for each in of_folds]
         self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
         self.bound_history_ = np.zeros(0)
         self._judged = [
@@ -125,15 +145,19 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             divided.__dict__.update(self._division(data.num_rows))
         return divided._fold_rows(data)
 
-    def _left_out_as(self, moments: GPMoments, rows: Any) -> LeftOut:
+    def _left_out_as(self, moments: Sequence[GPMoments], rows: Any) -> LeftOut:
         z, errors = np.split(np.asarray(rows.targets, float), [self._num_outputs], axis=1)
         scaler = self.target_scaler_
         known = errors * scaler.scale if self.known_errors_ else None
         y = (z * scaler.scale + scaler.mean).reshape(len(z), *self.target_shape_)
         return LeftOut(self._of_moments(moments, known), y, rows.weights)
 
-    def _of_moments(self, moments: GPMoments, errors: np.ndarray | None) -> Predictive:
-        """The distribution of y, on the user's scale."""
+    def _of_moments(self, moments: Sequence[GPMoments], errors: np.ndarray | None) -> Predictive:
+        """The distribution of y, on the user's scale, from the moments of each member."""
+        mixture = Predictive.mixture([self._of_member(each, errors) for each in moments])
+        return mixture if self.target_shape_ else mixture.target(0)
+
+    def _of_member(self, moments: GPMoments, errors: np.ndarray | None) -> GaussianMixture:
         scaler = self.target_scaler_
         scale = scaler.scale[:, None]
         number = len(moments.weights)
@@ -143,28 +167,31 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         if errors is not None:
             noise = noise + np.square(errors)[..., None]
         weights = moments.weights if number > 1 else None
-        mixture = GaussianMixture(means, variances, noise, weights)
-        return mixture if self.target_shape_ else mixture.target(0)
+        return GaussianMixture(means, variances, noise, weights)
+
+    @property
+    def _in_closed_form(self) -> bool:
+        return isinstance(getattr(self, "model_", None), ClosedFormGP | SampledGP)
 
     def _distribution(
         self, inputs: np.ndarray, errors: np.ndarray | None = None, num_samples: int | None = None
     ) -> Predictive:
-        if isinstance(getattr(self, "model_", None), ClosedFormGP):
-            return self._calibrated(self._of_moments(self.model_.moments(inputs), errors))
+        if self._in_closed_form:
+            moments = [member.moments(inputs) for member in self.model_.members]
+            return self._calibrated(self._of_moments(moments, errors))
         if not hasattr(self, "parts_"):
             return super()._distribution(inputs, errors, num_samples)
         samples = -(-(num_samples or self.n_predictive_samples) // len(self.parts_))
-        doubts = self._doubts(inputs)
         of_parts = [part._distribution(inputs, errors, samples) for part in self.parts_]
-        if doubts is not None:
-            of_parts = [
-                distribution if part.inference == "exact" else distribution.widened(doubts)
-                for part, distribution in zip(self.parts_, of_parts, strict=True)
-            ]
+        if hasattr(self, "neighbourhood_"):
+            beyond = self.neighbourhood_.beyond(inputs)[:, None] * self.target_scaler_.scale
+            beyond = beyond.reshape(-1, *self.target_shape_)
+            pairs = zip(self.parts_, of_parts, strict=True)
+            of_parts = [_doubted(part, distribution, beyond) for part, distribution in pairs]
         return self._calibrated(Predictive.mixture(of_parts, self._weights))
 
     def _pieces(self, inputs: np.ndarray, errors: np.ndarray | None) -> Iterator[Predictive]:
-        if not (hasattr(self, "parts_") or isinstance(self.model_, ClosedFormGP)):
+        if not (hasattr(self, "parts_") or self._in_closed_form):
             yield from super()._pieces(inputs, errors)
             return
         step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
@@ -172,38 +199,31 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             rows = slice(start, start + step)
             yield self._distribution(inputs[rows], None if errors is None else errors[rows])
 
-    def _doubts(self, inputs: np.ndarray) -> np.ndarray | None:
-        """What deep parts gain in standard deviations of y, far from the training rows."""
-        if not hasattr(self, "neighbourhood_"):
-            return None
-        doubts = self.neighbourhood_.doubts(inputs)[:, None] * self.target_scaler_.scale
-        return doubts.reshape(-1, *self.target_shape_)
-
     def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:
         if not hasattr(self, "neighbourhood_"):
             return distribution
         return distribution.at_distance(self.neighbourhood_.relative(inputs))
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
-        kernels = [part.model_.kernel for part in parts if part.inference == "exact"]
+        kernels = [part.model_.members[0].kernel for part in parts if part.inference == "exact"]
         return kernels[0].slopes if kernels else super()._slopes(parts, num_inputs)
 
     def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-        model, scaler = getattr(self, "model_", None), self.target_scaler_
-        if not isinstance(model, ClosedFormGP):
+        if not self._in_closed_form:
             return super()._draw_values(n, seed)
-        functions = model.draw_functions(n, seed)
+        functions, scaler = self.model_.draw_functions(n, seed), self.target_scaler_
         return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
 
     def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-        """Each function of a deep part departs from the others by what is in doubt, to one side."""
+        """Each function departs from the others by what is in doubt, to one side."""
         values = super()._draw_part(part, n, seed)
-        doubtful = hasattr(self, "neighbourhood_") and self._is_gaussian()
-        if part.inference == "exact" or not doubtful:
+        if not (hasattr(self, "neighbourhood_") and self._is_gaussian()):
             return values
-        white = np.random.default_rng(seed).standard_normal((n, 1, 1))
-        sides, doubts = white * self.target_scaler_.scale, self.neighbourhood_.doubts
-        return lambda inputs: values(inputs) + sides * doubts(inputs)[:, None]
+        random, doubt = np.random.default_rng(seed), _doubt_of(part)
+        sides = doubt.factor * random.standard_normal((n, 1, 1)) * self.target_scaler_.scale
+        sides *= random.uniform(size=(n, 1, 1)) < doubt.weight
+        beyond = self.neighbourhood_.beyond
+        return lambda inputs: values(inputs) + sides * beyond(inputs)[:, None]
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
@@ -253,12 +273,7 @@ class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
     """A classifier that chooses."""
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
-        """The same with softmax for several classes, whose probabilities are smooth."""
-        likelihood = "softmax" if len(self.classes_) > 2 else "probit"
-        return [
-            Candidate(name, {**settings, "likelihood": likelihood})
-            for name, settings in super()._candidates(num_rows, num_inputs)
-        ]
+        return classification_candidates(num_rows, len(self.classes_))
 
     def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
         if not hasattr(self, "parts_"):

@@ -108,16 +108,21 @@ FIRST_SCORE = 500
 # least, and as a share of those that it took to the best.
 STEPS_BETWEEN = 250
 PATIENCE, PATIENT_SHARE = 750, 0.4
+# The share of the steps after which a training is compared with a rival, and by how much a score
+# that cannot be made up for is lower.
+COMPARED, HOPELESS = 1 / 3, 1.5
 
 
 class Validation:
     """The scores of a model on left-out rows as its training goes on, and the best so far.
 
-    `score` judges a model: higher is better.
+    `score` judges a model: higher is better. `rival`, if there is one, is the score of another kind
+    of model on such rows.
     """
 
     def __init__(self, score: Callable[[DeepModel], float]):
         self.score = score
+        self.rival: Callable[[], float] | None = None
         # Step and score of each look.
         self.scores: list[tuple[int, float]] = []
         # As one vector: the running mean of the parameters, and those of the best score.
@@ -145,6 +150,12 @@ class Validation:
         """Whether there was no better score for long, or for long since that step."""
         waited = self.scores[-1][0] - max(self.best_step, since)
         return waited >= max(PATIENCE, PATIENT_SHARE * self.best_step)
+
+    def is_hopeless(self, max_iter: int) -> bool:
+        """Whether the rival is so much better that nothing is gained by going on."""
+        if self.rival is None or self.scores[-1][0] < COMPARED * max_iter:
+            return False
+        return self.best_score < self.rival() - HOPELESS
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""

@@ -217,7 +217,9 @@ class Trainer:
         model = combine(self._unravel(mean), self.place.here(self.fixed))
         score = float(self.place.of_first_process(np.float64(validation.score(model))))
         validation.note(min(step, self.settings.max_iter), score, np.asarray(mean))
-        if validation.has_come_to_rest(self.schedule.dropped):
+        if validation.is_hopeless(self.settings.max_iter):
+            self.schedule.end = min(step, self.schedule.end)
+        elif validation.has_come_to_rest(self.schedule.dropped):
             self.schedule.drop(step)
 
     @property

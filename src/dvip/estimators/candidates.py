@@ -1,0 +1,93 @@
+"""What the default tries on a table of which size: settings that a user could give as well."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dvip.processes.bnn import BayesianNeuralNetwork
+
+__all__ = [
+    "CONSTANT",
+    "GP",
+    "MANY_ROWS",
+    "SAMPLED_GP",
+    "Candidate",
+    "classification_candidates",
+    "regression_candidates",
+]
+
+# From so many rows on there are no folds: members leave out a part.
+MANY_ROWS = 5_000
+# Below these numbers of rows, networks learn nothing that a Gaussian process does not, and an
+# unconstrained prior over-fits.
+FEW_ROWS, SOME_ROWS = 150, 250
+# Candidates in closed form: with the most probable kernel, with samples of it, which few rows need
+# (and more would make large), and one that learns nothing, where others may have learned too much.
+GP, SAMPLED_GP, CONSTANT = "gp", "sampled gp", "constant"
+EXACT = {"inference": "exact"}
+MAX_ROWS_SAMPLED = 400
+
+# Deep candidates: two layers, or one with wide networks, which many rows are learned from faster.
+CONSTRAINED, FREE = BayesianNeuralNetwork(), BayesianNeuralNetwork(constrained=False)
+DEEP = {"inference": "vi", "n_layers": 2, "alpha": 1.0, "n_training_samples": 3}
+WIDE = {
+    "inference": "vi",
+    "n_layers": 1,
+    "alpha": 1.0,
+    "n_prior_samples": 10,
+    "prior": BayesianNeuralNetwork(hidden=(50, 50, 50), constrained=False),
+    "learning_rate": 0.005,
+}
+STEPS_FOR_SOME, STEPS = 1_500, 3_000
+# Training steps for 10,000 rows; as their square root, up to so many rows.
+STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
+
+
+class Candidate(NamedTuple):
+    """A setting of the parameters, under a name."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+
+def regression_candidates(num_rows: int, *, closed_form: bool) -> list[Candidate]:
+    """With Gaussian processes in closed form, where they fit what a user gave."""
+    closed = [Candidate(name, EXACT) for name in _closed_forms(num_rows)] if closed_form else []
+    if num_rows < FEW_ROWS and closed:
+        return closed
+    if num_rows < MANY_ROWS:
+        return [*closed, *_deep(num_rows)]
+    steps = _steps_for(num_rows)
+    heavy = {**WIDE, "likelihood": "student-t", "max_iter": steps}
+    varying = {**WIDE, "likelihood": "heteroscedastic-student-t", "max_iter": steps // 2}
+    return [*closed, Candidate("wide bnn", heavy), Candidate("wide bnn, varying noise", varying)]
+
+
+def classification_candidates(num_rows: int, num_classes: int) -> list[Candidate]:
+    """With softmax for several classes, whose probabilities are smooth."""
+    if num_rows < MANY_ROWS:
+        candidates = _deep(num_rows)
+    else:
+        candidates = [Candidate("wide bnn", {**WIDE, "max_iter": _steps_for(num_rows)})]
+    likelihood = "softmax" if num_classes > 2 else "probit"
+    return [Candidate(name, {**given, "likelihood": likelihood}) for name, given in candidates]
+
+
+def _closed_forms(num_rows: int) -> list[str]:
+    limits = {GP: np.inf, SAMPLED_GP: MAX_ROWS_SAMPLED, CONSTANT: SOME_ROWS - 1}
+    return [name for name, most in limits.items() if num_rows <= most]
+
+
+def _deep(num_rows: int) -> list[Candidate]:
+    """For tables of which folds are left out."""
+    if num_rows < SOME_ROWS:
+        return [Candidate("bnn", {**DEEP, "prior": CONSTRAINED, "max_iter": STEPS_FOR_SOME})]
+    return [
+        Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": STEPS}),
+        Candidate("wide bnn", {**WIDE, "max_iter": STEPS}),
+    ]
+
+
+def _steps_for(num_rows: int) -> int:
+    return int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))
