@@ -53,8 +53,8 @@ CHOSEN = (
     "validation_fraction",
     "calibrate",
 )
-# Folds of tables of up to MANY_ROWS rows. Of larger ones, each of two members leaves out a part.
-NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 2, 0.1
+# Folds of tables of up to MANY_ROWS rows. Of larger ones, each of three members leaves out a part.
+NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 3, 0.1
 # Inputs of streams of few rows that are read into memory.
 MAX_INPUTS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
