@@ -170,6 +170,9 @@ class ChoosingEstimator(DeepEstimator):
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
         if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
             given["likelihood"] = self.likelihood
+        process = self._input_process() if "prior" in given else None
+        if process is not None and process.wanted_functions is not None:
+            given.setdefault("n_prior_samples", process.wanted_functions)
         shared: dict[str, Any] = self._division(data.num_rows)
         parts: list[tuple[str, ChoosingEstimator]] = []
         if not self._can_be_calibrated():
@@ -233,7 +236,8 @@ class ChoosingEstimator(DeepEstimator):
         """Trains the candidates, side by side, and keeps those that weigh something."""
         if data.num_rows < MANY_ROWS and inputs.shape[1] <= MAX_INPUTS_IN_MEMORY:
             data = _in_memory(data, self.seed_)
-        named = self._parts_of(data, inputs.shape[1])
+        proper = self._proper(inputs)
+        named = self._parts_of(data, proper.shape[1])
         exact = [part for _, part in named if part.inference == "exact"]
         deep = {name: part for name, part in named if part.inference != "exact"}
         with ThreadPoolExecutor(1) as background:
@@ -253,8 +257,8 @@ class ChoosingEstimator(DeepEstimator):
         parts = [part for _, part in named]
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
-            slopes = self._slopes(parts, inputs.shape[1])
-            self.neighbourhood_ = Neighbourhood.of(inputs, slopes, self.seed_)
+            slopes = self._slopes(parts, proper.shape[1])
+            self.neighbourhood_ = Neighbourhood.of(proper, slopes, self.seed_)
 
     def _train_parts(
         self,
@@ -331,7 +335,7 @@ class ChoosingEstimator(DeepEstimator):
         array of shape (rows,)
             1 is the distance between neighbouring training rows.
         """
-        inputs = self._scaled(X)
+        inputs = self._proper(self._scaled(X))
         if not hasattr(self, "neighbourhood_"):
             raise ValueError(
                 "Distances are known after a fit with inference='auto' to rows of numbers."

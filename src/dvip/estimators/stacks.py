@@ -176,13 +176,13 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         """What deep parts gain in standard deviations of y, far from the training rows."""
         if not hasattr(self, "neighbourhood_"):
             return None
-        doubts = self.neighbourhood_.doubts(inputs)[:, None] * self.target_scaler_.scale
+        doubts = self.neighbourhood_.doubts(self._proper(inputs))[:, None] * self.target_scaler_.scale
         return doubts.reshape(-1, *self.target_shape_)
 
     def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:
         if not hasattr(self, "neighbourhood_"):
             return distribution
-        return distribution.at_distance(self.neighbourhood_.relative(inputs))
+        return distribution.at_distance(self.neighbourhood_.relative(self._proper(inputs)))
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         kernels = [part.model_.kernel for part in parts if part.inference == "exact"]
@@ -203,7 +203,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             return values
         white = np.random.default_rng(seed).standard_normal((n, 1, 1))
         sides, doubts = white * self.target_scaler_.scale, self.neighbourhood_.doubts
-        return lambda inputs: values(inputs) + sides * doubts(inputs)[:, None]
+        return lambda inputs: values(inputs) + sides * doubts(self._proper(inputs))[:, None]
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
