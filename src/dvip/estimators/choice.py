@@ -21,8 +21,8 @@ from sklearn.exceptions import ConvergenceWarning
 from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
+from dvip.estimators.descriptions import encode_parameters
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
-from dvip.estimators.serialisation import encode_parameters
 from dvip.neighbourhood import Neighbourhood
 from dvip.processes.bnn import BayesianNeuralNetwork
 from dvip.runtime import precision
@@ -81,6 +81,8 @@ WIDE = {
     "n_prior_samples": 10,
     "prior": BayesianNeuralNetwork(hidden=(50, 50), constrained=False),
 }
+# One layer with a prior that was given.
+PLAIN = {"inference": "vi", "n_layers": 1, "alpha": 0.0}
 # Training steps for 10,000 rows; as their square root, up to so many rows.
 STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
 
@@ -96,6 +98,7 @@ class ChoosingEstimator(DeepEstimator):
     """An estimator that chooses its parameters, and may be a mixture of several of its kind."""
 
     inference: str
+    prior: Any
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
@@ -133,7 +136,13 @@ class ChoosingEstimator(DeepEstimator):
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         """What is tried on a table of that size."""
-        candidates = []
+        candidates: list[Candidate] = []
+        if self._describes_functions():
+            candidates.append(Candidate("prior", {**PLAIN, "max_iter": 3_000}))
+            if num_rows < SOME_ROWS:
+                return candidates
+            deep = Candidate("deep prior", {**DEEP, "max_iter": 3_000})
+            return [*candidates, deep]
         if self._closed_form_fits(num_inputs):
             candidates.append(Candidate("gp", {"inference": "exact"}))
             if num_rows < SOME_ROWS:
@@ -150,6 +159,11 @@ class ChoosingEstimator(DeepEstimator):
             return [*candidates, deep, Candidate("wide bnn", {**WIDE, "max_iter": 3_000})]
         steps = int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))
         return [*candidates, *self._candidates_for_many_rows(steps)]
+
+    def _describes_functions(self) -> bool:
+        """Whether a prior was given that says much of the functions: one layer may be enough."""
+        process = self._input_process() if self.prior is not None else None
+        return process is not None and process.wanted_functions is not None
 
     def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
         """Deep ones for tables of which a part can be left out."""
@@ -170,9 +184,8 @@ class ChoosingEstimator(DeepEstimator):
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
         if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
             given["likelihood"] = self.likelihood
-        process = self._input_process() if "prior" in given else None
-        if process is not None and process.wanted_functions is not None:
-            given.setdefault("n_prior_samples", process.wanted_functions)
+        if self._describes_functions():
+            given.setdefault("n_prior_samples", self._num_prior_samples)
         shared: dict[str, Any] = self._division(data.num_rows)
         parts: list[tuple[str, ChoosingEstimator]] = []
         if not self._can_be_calibrated():

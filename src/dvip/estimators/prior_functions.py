@@ -280,19 +280,19 @@ def _layer_terms(model: Any, inputs: Any) -> dict[str, tuple[np.ndarray, np.ndar
     ]
     return {
         name: (
-            np.concatenate([np.asarray(piece[name][0]) for piece in pieces]),
-            np.concatenate([np.asarray(piece[name][1]) for piece in pieces]),
+            np.concatenate([np.asarray(piece[index][1]) for piece in pieces]),
+            np.concatenate([np.asarray(piece[index][2]) for piece in pieces]),
         )
-        for name in pieces[0]
+        for index, (name, *_) in enumerate(pieces[0])
     }
 
 
 @eqx.filter_jit
 def _moments_of_terms(
     layer: Any, inputs: Float[Array, "rows inputs"]
-) -> dict[str, tuple[Float[Array, " rows"], Float[Array, " rows"]]]:
+) -> list[tuple[str, Float[Array, " rows"], Float[Array, " rows"]]]:
     """φ_tᵀ m + m*_t and ‖Lᵀ φ_t‖² of each term t, whose features add up to φ."""
-    moments = {}
+    moments = []
     for name, values in layer.process.terms(layer.noise.value, inputs.T).items():
         prior_mean, features = mean_and_features(values)
         if isinstance(layer, KnownVIPLayer):
@@ -301,5 +301,5 @@ def _moments_of_terms(
         else:
             mean = layer.q_mean[0] @ features[0]
             variance = jnp.sum(jnp.square(layer.q_factor[0].T @ features[0]), axis=0)
-        moments[name] = (mean + prior_mean[0], variance)
+        moments.append((name, mean + prior_mean[0], variance))
     return moments

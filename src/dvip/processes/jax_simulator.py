@@ -6,7 +6,7 @@ that was given, and m and s are learned. The quantiles of any F are a table, int
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -62,6 +62,9 @@ class JaxSimulatorPrior(ImplicitProcess):
     ...     return height * jnp.sin(inputs[:, 0] / length)
     >>> prior = JaxSimulatorPrior(wave, {"height": norm(0, 1), "length": uniform(1, 2)})
     """
+
+    # A file cannot hold the function.
+    needs_code: ClassVar[bool] = True
 
     function: Callable[..., Any] = eqx.field(static=True, converter=checked_function)
     parameters: Any = eqx.field(static=True, converter=as_distributions)

@@ -8,7 +8,7 @@ import dataclasses
 import math
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -99,6 +99,9 @@ class SimulatorPrior(ImplicitProcess):
     >>> model.fit(X, np.exp(-X[:, 0])).predict(X).shape
     (30,)
     """
+
+    # A file cannot hold the function.
+    needs_code: ClassVar[bool] = True
 
     function: Callable[..., Any] = eqx.field(static=True, converter=checked_function)
     parameters: Any = eqx.field(static=True, default=None, converter=as_distributions)
