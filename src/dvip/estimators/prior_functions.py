@@ -38,7 +38,7 @@ class PriorFunctionsEstimator(ImplicitProcessEstimator):
     """An estimator whose prior can be looked at."""
 
     def sample_prior_functions(
-        self, n: int, X: Any, random_state: Any = None, *, y: Any = None
+        self, n: int, X: Any, random_state: Any = None, *, y: Any = None, at: Any = None
     ) -> np.ndarray:
         """n functions of the prior, before a fit or, with the parameters that it learned, after.
 
@@ -46,13 +46,15 @@ class PriorFunctionsEstimator(ImplicitProcessEstimator):
         ----------
         n : int
         X : array of shape (rows, inputs) or DataFrame
-            Where to evaluate them. Before a fit, its scales are those of the prior: give rows
-            such as those to be fitted.
+            Before a fit, its scales are those of the prior: rows such as those to be fitted. It is
+            also where functions are evaluated.
         random_state : int, RandomState or None
             The same number gives the same functions.
         y : array of shape (rows,), optional
             Targets of the rows, before a fit: the functions are then on their scale. Without them
             they are on that of a standardised target; those of a simulator, or curves, as they are.
+        at : array of shape (rows, inputs) or DataFrame, optional
+            Where to evaluate them, if not at X.
 
         Returns
         -------
@@ -71,7 +73,7 @@ class PriorFunctionsEstimator(ImplicitProcessEstimator):
         seed = int(check_random_state(random_state).randint(MAX_SEED))
         fitted = hasattr(self, "parts_") or hasattr(self, "model_")
         estimator: Any = self._deep_part() if fitted else self._ready(X, y, seed)
-        rows = estimator._read_rows(X)
+        rows = estimator._read_rows(X if at is None else at)
         inputs = estimator.input_scaler_.transform(rows, self.precision)
         with precision(self.precision):
             if estimator._num_layers == 1:
