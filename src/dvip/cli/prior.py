@@ -48,7 +48,7 @@ def prior(
     prior: Annotated[
         str,
         typer.Option(
-            help=f"Names ({PRIORS.listed()}) with +, * and |, such as \"linear + "
+            help=f'Names ({PRIORS.listed()}) with +, * and |, such as "linear + '
             "periodic(period=1, on='time') + gp\", and curves(FILE): a table whose first column "
             "is the grid and every other a curve."
         ),
@@ -133,7 +133,9 @@ def _regressor(prior: Any) -> Any:
 def _numeric(frame: "pd.DataFrame") -> list[str]:
     from dvip.tables.cells import is_number_type
 
-    return [name for name in frame.columns if is_number_type(frame[name]) and frame[name].nunique() > 1]
+    return [
+        name for name in frame.columns if is_number_type(frame[name]) and frame[name].nunique() > 1
+    ]
 
 
 def _varied(frame: "pd.DataFrame", name: str) -> "pd.DataFrame":

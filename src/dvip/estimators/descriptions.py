@@ -144,15 +144,19 @@ def _own_class(value: Any) -> str | None:
         return next((name for name in found if name is not None), None)
     if not isinstance(value, dict):
         return None
-    return value["own_object"] if "own_object" in value else _own_class(
-        list(value.get("options", {}).values())
+    return (
+        value["own_object"]
+        if "own_object" in value
+        else _own_class(list(value.get("options", {}).values()))
     )
 
 
 def _lacking(name: str, value: Mapping[str, Any], own: str) -> str:
     if "own_object" in value:
         is_function = own in PRIORS_OF_PARTS.classes
-        what = f"a {own}, whose function" if is_function else f"an object of your class {own}, which"
+        what = (
+            f"a {own}, whose function" if is_function else f"an object of your class {own}, which"
+        )
         return (
             f"The model's {name} is {what} a file cannot hold: pass it as "
             f"load(path, {name}={own}(...))."

@@ -19,7 +19,6 @@ from dvip.estimators.scales import Standardiser
 from dvip.estimators.simulations import CarriedInputs, Simulations
 from dvip.layers import KnownVIPLayer, VIPLayer
 from dvip.layers.layer import WhitenedGaussian
-from dvip.likelihoods import Regression
 from dvip.network import DeepNetwork
 from dvip.parameters import combine
 from dvip.prediction import draw_functions, members_of
@@ -244,7 +243,7 @@ def _evaluated(process: ImplicitProcess, noise: PyTree[Array], inputs: Any) -> n
 
 def _at_the_prior(network: DeepNetwork) -> DeepNetwork:
     """The network whose layers have their priors in place of their posteriors."""
-    layers = [stage.layer for stage in network.stages]
+    layers: list[Any] = [stage.layer for stage in network.stages]
     if not all(isinstance(getattr(layer, "posterior", None), WhitenedGaussian) for layer in layers):
         raise ValueError(
             "Prior functions of several layers can be drawn by variational inference with DVIP: "
@@ -255,7 +254,9 @@ def _at_the_prior(network: DeepNetwork) -> DeepNetwork:
         for layer in layers
     ]
     return eqx.tree_at(
-        lambda net: [stage.layer.posterior for stage in net.stages], network, posteriors
+        lambda net: [getattr(stage.layer, "posterior") for stage in net.stages],  # noqa: B009
+        network,
+        posteriors,
     )
 
 

@@ -103,7 +103,7 @@ class ImplicitProcessEstimator(DeepEstimator):
         """What the first layer's process is told of the data."""
         scaler, target = self.input_scaler_, None
         if hasattr(self, "target_scaler_") and self._num_outputs == 1:
-            of_model: Any = self._model_scaler()  # type: ignore[attr-defined]  # of a regression
+            of_model = self._model_scaler()  # of a regression
             target = (float(of_model.mean[0]), float(of_model.scale[0]))
         names = tuple(self._input_names())
         return DataUnits(self.input_shape_, names, scaler.mean, scaler.scale, target)

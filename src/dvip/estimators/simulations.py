@@ -128,9 +128,9 @@ class Simulations:
             row = int(wrong.argmax())
             inputs = ", ".join(f"{value:.6g}" for value in self.rows[row][:6])
             raise ValueError(
-                f"The simulator gave {known[row]:.6g} and now {given[row]:.6g} for the same seed at "
-                f"inputs=[{inputs}]. All that is random must come from the generator, a row's value "
-                "not depend on other rows, and the function be that of the training."
+                f"The simulator gave {known[row]:.6g} and now {given[row]:.6g} for the same seed "
+                f"at inputs=[{inputs}]. All that is random must come from the generator, a row's "
+                "value not depend on other rows, and the function be that of the training."
             )
 
     def __deepcopy__(self, memo: Any) -> "Simulations":

@@ -176,7 +176,9 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         """What deep parts gain in standard deviations of y, far from the training rows."""
         if not hasattr(self, "neighbourhood_"):
             return None
-        doubts = self.neighbourhood_.doubts(self._proper(inputs))[:, None] * self.target_scaler_.scale
+        doubts = (
+            self.neighbourhood_.doubts(self._proper(inputs))[:, None] * self.target_scaler_.scale
+        )
         return doubts.reshape(-1, *self.target_shape_)
 
     def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:

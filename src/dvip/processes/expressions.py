@@ -87,7 +87,9 @@ class _Parser:
 
     def _made(self, node: ast.Call, name: str) -> ImplicitProcess:
         """A process with options."""
-        options = {each.arg: self._value(each.value, each.arg) for each in node.keywords if each.arg}
+        options = {
+            each.arg: self._value(each.value, each.arg) for each in node.keywords if each.arg
+        }
         if len(options) < len(node.keywords):
             raise self._error("has **, which is not understood")
         columns = options.pop(COLUMNS, None)
@@ -113,8 +115,8 @@ class _Parser:
     def _curves(self, node: ast.Call, options: dict[str, Any]) -> ImplicitProcess:
         if self.read_curves is None:
             raise ValueError(
-                f"prior={self.text!r}: a file of curves is read by CurvePrior.read(path), which can "
-                "be added to other priors."
+                f"prior={self.text!r}: a file of curves is read by CurvePrior.read(path), which "
+                "can be added to other priors."
             )
         path = node.args[0] if len(node.args) == 1 and not options else None
         if not (isinstance(path, ast.Constant) and isinstance(path.value, str)):
@@ -145,7 +147,6 @@ class _Parser:
             value = ()
         if not isinstance(value, str | int | float | None):
             raise self._error(f"has {ast.unparse(node)[:60]!r}, which is no value")
-        is_size = isinstance(value, int | float) and option != UNBOUNDED
-        if is_size and not abs(value) <= MAX_NUMBER:
+        if isinstance(value, int | float) and option != UNBOUNDED and abs(value) > MAX_NUMBER:
             raise self._error(f"has {value!r}, which is too large")
         return value

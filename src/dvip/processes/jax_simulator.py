@@ -148,7 +148,7 @@ class JaxSimulatorPrior(ImplicitProcess):
             ) from error
         if values.shape != (len(noise), len(rows)):
             raise ValueError(
-                f"The simulator gave an array of the shape {values.shape[1:]} for {len(rows)} rows: "
-                f"it must be ({len(rows)},), a number for each."
+                f"The simulator gave an array of the shape {values.shape[1:]} for {len(rows)} "
+                f"rows: it must be ({len(rows)},), a number for each."
             )
         return self.offset + jnp.exp(self.log_scale) * (values - offset) / scale

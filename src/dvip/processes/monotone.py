@@ -87,7 +87,7 @@ class Monotone(BayesianNeuralNetwork):
     def parameters(
         self, noise: Float[Array, "samples parameters"]
     ) -> list[Float[Array, "samples _ _"]]:
-        """Weights and biases, in turn; weights of monotone columns, and all behind, are positive."""
+        """Weights and biases, in turn; those of monotone columns, and all behind, are positive."""
         first, bias, *others = super().parameters(noise)
         signs = np.array(self.signs)
         first = jnp.where(signs == 0, first, signs.astype(first.dtype) * jnp.abs(first))

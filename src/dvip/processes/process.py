@@ -133,7 +133,7 @@ class ImplicitProcess(eqx.Module):
             return NotImplemented
         cls = PRIORS_OF_PARTS[how]
         # a + b + c is one sum of three.
-        parts = [each.processes if type(each) is cls else (each,) for each in (self, other)]
+        parts = [getattr(p, "processes", ()) if type(p) is cls else (p,) for p in (self, other)]
         return cls((*parts[0], *parts[1]))
 
     def on(self, columns: str | int | Sequence[str | int]) -> "ImplicitProcess":

@@ -54,8 +54,8 @@ def as_distributions(given: Any) -> tuple[tuple[str, Distribution], ...]:
     for name, frozen in given.items():
         if not (isinstance(name, str) and hasattr(frozen, "ppf") and hasattr(frozen, "args")):
             raise ValueError(
-                f"parameters: {name!r} is {frozen!r}, no frozen distribution of scipy.stats such as "
-                "scipy.stats.norm(1, 0.1)."
+                f"parameters: {name!r} is {frozen!r}, no frozen distribution of scipy.stats such "
+                "as scipy.stats.norm(1, 0.1)."
             )
     return tuple((name, Distribution(frozen)) for name, frozen in given.items())
 
