@@ -5,7 +5,6 @@ each operand; of the functions of a union, some are the first operand's, the nex
 """
 
 from dataclasses import replace
-from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -56,15 +55,15 @@ class _Composed(ImplicitProcess):
         found = (process.num_channels for process in self.processes)
         return next((number for number in found if number is not None), None)
 
-    def for_inputs_of_shape(self, shape: tuple[int, ...]) -> Self:
+    def for_inputs_of_shape(self, shape: tuple[int, ...]) -> "_Composed":
         """Each is told."""
         return replace(self, processes=tuple(p.for_inputs_of_shape(shape) for p in self.processes))
 
-    def for_data(self, units: DataUnits) -> Self:
+    def for_data(self, units: DataUnits) -> "_Composed":
         """Each is told."""
         return replace(self, processes=tuple(p.for_data(units) for p in self.processes))
 
-    def initialise(self, num_inputs: int, key: PRNGKeyArray) -> Self:
+    def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "_Composed":
         """Each with parameters of its own."""
         pairs = zip(self.processes, jax.random.split(key, len(self.processes)), strict=True)
         return replace(

@@ -7,14 +7,15 @@ a² exp(-2 Σ sin²(π (x - y) / p) / l²).
 
 import dataclasses
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.parameters import Fixed
-from dvip.processes.gp import GaussianProcess, WaveNoise, cos_sin
+from dvip.processes.gp import GaussianProcess, cos_sin
 from dvip.processes.process import DataUnits, ImplicitProcess
 
 __all__ = ["Periodic"]
@@ -30,9 +31,9 @@ class Periodic(ImplicitProcess):
     less has more wiggles within a period. Functions have `num_frequencies` waves on the circle.
     """
 
-    period: int | float | None = eqx.field(static=True, default=None)
+    period: Any = eqx.field(static=True, default=None)
     learned: bool = eqx.field(static=True, default=False)
-    lengthscale: int | float = eqx.field(static=True, default=1.0)
+    lengthscale: Any = eqx.field(static=True, default=1.0)
     num_frequencies: int = eqx.field(static=True, default=64)
     process: GaussianProcess | None = None
     log_period: Float[Array, " inputs"] | None = None
@@ -74,7 +75,7 @@ class Periodic(ImplicitProcess):
             scale=scale,
         )
 
-    def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> WaveNoise:
+    def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
         """That of the Gaussian process."""
         if self.process is None:
             raise ValueError("Call initialise(num_inputs, key) before drawing noise.")
@@ -91,7 +92,7 @@ class Periodic(ImplicitProcess):
         return jnp.concatenate(cos_sin(turns[:, None] * inputs))
 
     def __call__(
-        self, noise: WaveNoise, inputs: Float[Array, "inputs batch"]
+        self, noise: PyTree[Array], inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "samples batch"]:
         """The functions of points on the circle."""
         assert self.process is not None  # there is noise, so there are parameters
@@ -99,7 +100,7 @@ class Periodic(ImplicitProcess):
 
     def combined(
         self,
-        noise: WaveNoise,
+        noise: PyTree[Array],
         weights: Float[Array, "units samples"],
         inputs: Float[Array, "inputs batch"],
     ) -> Float[Array, "units batch"]:

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -136,7 +136,7 @@ class ImplicitProcess(eqx.Module):
         parts = [getattr(p, "processes", ()) if type(p) is cls else (p,) for p in (self, other)]
         return cls((*parts[0], *parts[1]))
 
-    def on(self, columns: str | int | Sequence[str | int]) -> "ImplicitProcess":
+    def on(self, columns: Any) -> "ImplicitProcess":
         """This process as one of some columns of the data only.
 
         Parameters

@@ -105,7 +105,7 @@ class SimulatorPrior(ImplicitProcess):
 
     function: Callable[..., Any] = eqx.field(static=True, converter=checked_function)
     parameters: Any = eqx.field(static=True, default=None, converter=as_distributions)
-    time_limit: int | float | None = eqx.field(static=True, default=None)
+    time_limit: Any = eqx.field(static=True, default=None)
     # Which inputs it reads, once they are known.
     places: tuple[int, ...] | None = eqx.field(static=True, default=None)
     offset: Float[Array, ""] | None = None
