@@ -93,7 +93,7 @@ def test_a_column_alone_matters():
     moved = X + np.array([[5.0], [0.0]])
     assert np.array_equal(process(noise, jnp.asarray(X)), process(noise, jnp.asarray(moved)))
     assert not np.allclose(
-        process(noise, jnp.asarray(X)), process(noise, jnp.asarray(X + [[0], [1]]))
+        process(noise, jnp.asarray(X)), process(noise, jnp.asarray(X + np.array([[0], [1]])))
     )
 
 

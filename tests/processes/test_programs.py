@@ -1,4 +1,4 @@
-"""Simulators and past curves as processes: what they give, and what they are told when they fail."""
+"""Simulators and past curves as processes: what they give, and what is told when they fail."""
 
 import time
 
@@ -143,7 +143,7 @@ def test_simulators_that_fail_are_told_with_the_inputs(function, message):
 
 def test_a_simulator_that_hangs_ends_at_its_time_limit():
     started = time.monotonic()
-    with pytest.raises(ValueError, match="more than time_limit=0.2 s with the seed"):
+    with pytest.raises(ValueError, match=r"more than time_limit=0.2 s with the seed"):
         SimulatorPrior(slow, time_limit=0.2).run(ROWS, (0,))
     assert time.monotonic() - started < 5
     with pytest.raises(ValueError, match="ZeroDivisionError"):

@@ -17,7 +17,7 @@ __all__ = ["Product", "Sum", "Union"]
 Noise = tuple[PyTree[Array], ...]
 
 # A combination of few functions of a sum cannot have any trend with any season.
-WANTED = 100
+WANTED = 200
 
 
 class _Composed(ImplicitProcess):
