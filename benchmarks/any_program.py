@@ -154,7 +154,7 @@ def table(runs: ResultsFile) -> str:
     ]
     for task in TASKS:
         for method in METHODS:
-            found = [run for run in runs if (run["task"], run["method"]) == (task, method)]
+            found = [run for run in runs if (run["task"], run.get("method")) == (task, method)]
             if not found:
                 continue
             means = [np.mean([run[key] for run in found]) for key in ("rmse", "crps")]

@@ -19,7 +19,7 @@ def monthly_co2() -> tuple[np.ndarray, np.ndarray]:
         since = years - 1959
         season = (2.6 + 0.01 * since) * np.sin(2 * np.pi * (years - 0.1))
         season += 0.8 * np.sin(4 * np.pi * years)
-        slow = 0.4 * np.sin(2 * np.pi * since / 11)
+        slow = 0.3 * np.sin(2 * np.pi * since / 30)
         noise = 0.3 * np.random.default_rng(0).normal(size=len(years))
         return years, 315.5 + 0.75 * since + 0.0125 * since**2 + season + slow + noise
     series = co2.load_pandas().data["co2"].resample("MS").mean().dropna()

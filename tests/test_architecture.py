@@ -22,8 +22,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 TO_BE_DIVIDED = {
     "estimators/base.py": 470,
     "estimators/regression.py": 475,
-    "estimators/serialisation.py": 460,
-}
+    }
 
 
 def test_dependencies_point_one_way():
@@ -33,8 +32,9 @@ def test_dependencies_point_one_way():
 
 
 def test_rooms_are_few_and_none_is_too_large():
-    # Noise, ensembles, calibration, sampling and what chooses came after 65.
-    assert len(MODULES) - len(WING) <= 88
+    # Noise, ensembles, calibration, sampling and what chooses came after 65; priors of all kinds,
+    # each with its file, after 88.
+    assert len(MODULES) - len(WING) <= 105
     assert len(WING) <= 18
     for path in MODULES:
         most = TO_BE_DIVIDED.get(path.relative_to(SOURCE).as_posix(), 450)

@@ -164,7 +164,8 @@ class InputReader(BaseEstimator):
         check_is_fitted(self)
         rows = self._read_rows(X)
         self._warn_of_extrapolation(rows)
-        return self._carrying(self.input_scaler_.transform(rows, self.precision), rows)
+        scaled = self.input_scaler_.transform(rows, self.precision)
+        return self._carrying(scaled, rows) if hasattr(self, "simulations_") else scaled
 
     def _read_rows(self, X: Any) -> np.ndarray:
         """Inputs such as those of the training, as rows of numbers in their own units."""
