@@ -7,7 +7,7 @@ DVIP_DATA); the second half of a damped oscillation, and of predators and prey, 
 of the first; a growth curve from three points and forty past curves. The last three are those of
 `examples/`. Every model has one layer but the deep GP, which has three. Results go to
 `benchmarks/results/any_program.json`, as they arrive, and as a table to `any_program.md`; runs that
-are there are not repeated. The picture is `docs/figures/any-program.png`, of seed 1.
+are there are not repeated. The picture is `docs/figures/any-program.png`, of seed 0.
 """
 
 import argparse
@@ -36,7 +36,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 FIGURE = ROOT / "docs" / "figures" / "any-program.png"
 GAPS = [(1967, 1970), (1981, 1984), (1995, 1998), (2009, 2012)]
 STEPS = 5_000
-SHOWN_SEED = 1
+SHOWN_SEED = 0
 SEASON = "linear + periodic(period=1) + gp"
 
 

@@ -22,7 +22,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 TO_BE_DIVIDED = {
     "estimators/base.py": 470,
     "estimators/regression.py": 475,
-    }
+}
 
 
 def test_dependencies_point_one_way():

@@ -89,6 +89,7 @@ EXAMPLES = {
     "monotone in some": Monotone(hidden=(4,), increasing=[0], decreasing=[2]),
     "monotone, unconstrained": Monotone(hidden=(4,), constrained=False),
     "curves": CurvePrior(np.linspace(-3, 3, 5), CURVES).on(1),
+    "curves on a learned scale": CurvePrior(np.linspace(-3, 3, 5), CURVES, learned=True).on(1),
     "simulator": JaxSimulatorPrior(decay, {"height": norm(0, 1), "rate": gamma(2)}),
 }
 NUM_SAMPLES, NUM_INPUTS, NUM_ROWS = 5, 3, 4

@@ -62,10 +62,13 @@ class CurvePrior(ImplicitProcess):
         interpolated; beyond them they stay at their last value.
     curves : array of shape (curves, points)
         Their values, in the unit of the target.
+    learned : bool, default False
+        Whether offset and scale of all curves together are learned: for curves in another unit, or
+        of something that is only alike.
 
     A layer's functions are the curves, in random order; a model of one layer then learns
-    combinations of them. Offset and scale of all together are learned. The curves are saved with a
-    model. With several columns, say which one: `CurvePrior(grid, curves).on("time")`.
+    combinations of them. The curves are saved with a model. With several columns, say which one:
+    `CurvePrior(grid, curves).on("time")`.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class CurvePrior(ImplicitProcess):
 
     grid: Fixed
     curves: Fixed
+    learned: bool = eqx.field(static=True, default=False)
     # Whether they are in the units of the model.
     scaled: bool = eqx.field(static=True, default=False)
     offset: Float[Array, ""] | None = None
@@ -88,6 +92,7 @@ class CurvePrior(ImplicitProcess):
         self,
         grid: Any,
         curves: Any,
+        learned: bool = False,
         scaled: bool = False,
         offset: Float[Array, ""] | None = None,
         log_scale: Float[Array, ""] | None = None,
@@ -96,7 +101,8 @@ class CurvePrior(ImplicitProcess):
             self.grid, self.curves = grid, curves
         else:
             self.grid, self.curves = map(Fixed, _checked(grid, curves))
-        self.scaled, self.offset, self.log_scale = scaled, offset, log_scale
+        self.learned, self.scaled = learned, scaled
+        self.offset, self.log_scale = offset, log_scale
 
     @classmethod
     def read(cls, path: str | Path) -> "CurvePrior":
@@ -155,17 +161,20 @@ class CurvePrior(ImplicitProcess):
         return CurvePrior(
             Fixed(jnp.asarray((grid - units.offset) / units.scale, float)),
             Fixed(jnp.asarray((curves - offset) / scale, float)),
+            self.learned,
             scaled=True,
         )
 
     def initialise(self, num_inputs: int, key: PRNGKeyArray) -> "CurvePrior":
-        """An offset of 0, a scale of 1."""
+        """The curves as they are; with an offset of 0, and a scale of 1, if these are learned."""
         del key
         process = self
         if not self.scaled:
             names = tuple(f"column {index}" for index in range(num_inputs))
             ones = np.ones(num_inputs)
             process = self.for_data(DataUnits((num_inputs,), names, 0 * ones, ones))
+        if not self.learned:
+            return process
         return dataclasses.replace(process, offset=jnp.zeros(()), log_scale=jnp.zeros(()))
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> Int[Array, " samples"]:
@@ -179,7 +188,7 @@ class CurvePrior(ImplicitProcess):
         self, noise: Int[Array, " samples"], inputs: Float[Array, "inputs batch"]
     ) -> Float[Array, "samples batch"]:
         """The curves between their points."""
-        if self.offset is None or self.log_scale is None:
+        if not self.scaled:
             raise ValueError("Call initialise(num_inputs, key) before using the process.")
         grid, curves = self.grid.value, self.curves.value
         places = jnp.clip(inputs[0], grid[0], grid[-1])
@@ -188,4 +197,7 @@ class CurvePrior(ImplicitProcess):
         # Points first: what is gathered lies together.
         points = curves.T
         values = points[after - 1] * (1 - share)[:, None] + points[after] * share[:, None]
-        return self.offset + jnp.exp(self.log_scale) * values.T[noise]
+        chosen = values.T[noise]
+        if self.offset is None or self.log_scale is None:
+            return chosen
+        return self.offset + jnp.exp(self.log_scale) * chosen
