@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from dvip.persistence import CheckpointError, ModelFileError
     from dvip.processes import ImplicitProcess
     from dvip.processes.additive import Additive
-    from dvip.processes.algebra import Product, Sum, Union
+    from dvip.processes.algebra import PriorProduct, PriorSum, PriorUnion
     from dvip.processes.bnn import BayesianNeuralNetwork
     from dvip.processes.constant import Constant
     from dvip.processes.convolutional import Convolutional

@@ -64,9 +64,9 @@ PRIORS = Registry(
 PRIORS_OF_PARTS = Registry(
     "prior",
     {
-        "sum": "dvip.processes.algebra:Sum",
-        "product": "dvip.processes.algebra:Product",
-        "union": "dvip.processes.algebra:Union",
+        "sum": "dvip.processes.algebra:PriorSum",
+        "product": "dvip.processes.algebra:PriorProduct",
+        "union": "dvip.processes.algebra:PriorUnion",
         "on": "dvip.processes.on_columns:OnColumns",
         "warped": "dvip.processes.warped_input:WarpedInput",
         "curves": "dvip.processes.curves:CurvePrior",

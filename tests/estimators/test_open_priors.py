@@ -210,7 +210,9 @@ def test_prior_functions_of_other_models(model, shape):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("prior", [SIMULATOR, "linear + periodic(period=2, on='time') + gp"])
+@pytest.mark.parametrize(
+    "prior", [SIMULATOR, "linear + periodic(period=2, on='time') + gp(num_frequencies=8)"]
+)
 @pytest.mark.parametrize(
     "options",
     [

@@ -14,9 +14,9 @@ from dvip import (
     Monotone,
     OnColumns,
     Periodic,
-    Product,
-    Sum,
-    Union,
+    PriorProduct,
+    PriorSum,
+    PriorUnion,
     WarpedInput,
 )
 from dvip.processes import DataUnits
@@ -65,11 +65,11 @@ def test_a_union_has_equal_shares_of_each():
 
 def test_sums_and_unions_are_flat():
     process = Linear() + Constant() + Linear()
-    assert isinstance(process, Sum)
+    assert isinstance(process, PriorSum)
     assert len(process.processes) == 3
     mixed = Linear() + Constant() * Linear() | Linear()
-    assert isinstance(mixed, Union)
-    assert isinstance(mixed.processes[0].processes[1], Product)
+    assert isinstance(mixed, PriorUnion)
+    assert isinstance(mixed.processes[0].processes[1], PriorProduct)
     with pytest.raises(TypeError):
         Linear() + "gp"
 

@@ -21,6 +21,7 @@ app = typer.Typer(
 
     \b
     A first look:       dvip demo
+    Look at a prior:    dvip prior houses.csv --target price --prior "linear + gp" --out prior.png
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv

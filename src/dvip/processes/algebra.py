@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.processes.process import DataUnits, ImplicitProcess
 
-__all__ = ["Product", "Sum", "Union"]
+__all__ = ["PriorProduct", "PriorSum", "PriorUnion"]
 
 Noise = tuple[PyTree[Array], ...]
 
@@ -85,7 +85,7 @@ class _Composed(ImplicitProcess):
         return sum((process.regularisation() for process in self.processes), jnp.zeros(()))
 
 
-class Sum(_Composed):
+class PriorSum(_Composed):
     """f = f_1 + f_2 + ..., such as a trend and a season."""
 
     def __call__(
@@ -118,7 +118,7 @@ class Sum(_Composed):
         return found
 
 
-class Product(_Composed):
+class PriorProduct(_Composed):
     """f = f_1 f_2 ..., such as a season whose height changes."""
 
     def __call__(
@@ -136,7 +136,7 @@ class Product(_Composed):
         return " * ".join(process.label for process in self.processes)
 
 
-class Union(_Composed):
+class PriorUnion(_Composed):
     """Equal shares of the functions come from each of the processes."""
 
     def _counts(self, num_samples: int) -> list[int]:
