@@ -136,13 +136,11 @@ class ChoosingEstimator(DeepEstimator):
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         """What is tried on a table of that size."""
-        candidates: list[Candidate] = []
+        many = int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))
         if self._describes_functions():
-            candidates.append(Candidate("prior", {**PLAIN, "max_iter": 3_000}))
-            if num_rows < SOME_ROWS:
-                return candidates
-            deep = Candidate("deep prior", {**DEEP, "max_iter": 3_000})
-            return [*candidates, deep]
+            steps = 3_000 if num_rows < MANY_ROWS else many
+            return [Candidate("prior", {**PLAIN, "max_iter": steps})]
+        candidates: list[Candidate] = []
         if self._closed_form_fits(num_inputs):
             candidates.append(Candidate("gp", {"inference": "exact"}))
             if num_rows < SOME_ROWS:
@@ -157,8 +155,7 @@ class ChoosingEstimator(DeepEstimator):
         if num_rows < MANY_ROWS:
             deep = Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": 3_000})
             return [*candidates, deep, Candidate("wide bnn", {**WIDE, "max_iter": 3_000})]
-        steps = int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))
-        return [*candidates, *self._candidates_for_many_rows(steps)]
+        return [*candidates, *self._candidates_for_many_rows(many)]
 
     def _describes_functions(self) -> bool:
         """Whether a prior was given that says much of the functions: one layer may be enough."""

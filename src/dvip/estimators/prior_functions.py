@@ -129,7 +129,7 @@ class PriorFunctionsEstimator(ImplicitProcessEstimator):
         """Functions of the process itself, new ones, in the unit of the model."""
         noise_key, start_key = jax.random.split(random_key(seed))
         if hasattr(self, "model_"):
-            process = _with_functions(_first_layer(self.model_).process, n)
+            process = _with_functions(_first_process(self.model_), n)
         else:
             process = self._process_of_inputs(n).initialise(inputs.shape[1], start_key)
         carried = self._simulated_anew(n, rows, inputs, seed)
@@ -213,8 +213,10 @@ def _single(model: Any) -> Any:
     return first
 
 
-def _first_layer(model: Any) -> Any:
-    return _single(model).network.stages[0].layer
+def _first_process(model: Any) -> ImplicitProcess:
+    """That of the first layer; with inducing points it is part of the kernel."""
+    layer = _single(model).network.stages[0].layer
+    return getattr(layer, "kernel", layer).process
 
 
 def _with_functions(process: ImplicitProcess, number: int) -> ImplicitProcess:
