@@ -18,6 +18,8 @@ from dvip import (
     JaxSimulatorPrior,
     Linear,
     ModelFileError,
+    Monotone,
+    Periodic,
     SimulatorPrior,
     SIPRegressor,
     load,
@@ -145,6 +147,32 @@ def test_a_part_is_that_of_its_column(summed):
     name = "periodic of time"
     first, second = (summed.predict_parts(rows)[name][0] for rows in (TABLE, moved))
     np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.slow
+def test_a_monotone_prior_keeps_predictions_monotone():
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, size=(60, 2))
+    y = np.tanh(X[:, 0]) + np.sin(2 * X[:, 1]) + 0.2 * random.normal(size=60)
+    line = np.linspace(-2, 2, 50)
+    rows = [np.stack([line, np.full(50, value)], axis=1) for value in (-1.5, -1, 0, 1, 1.5)]
+    options = {"inference": "vi", "n_layers": 1, "max_iter": 2_000}
+    increasing = {}
+    for name, prior in (("monotone", Monotone(increasing=[0])), ("bnn", "bnn")):
+        model = DVIPRegressor(prior=prior, **options).fit(X, y)
+        increasing[name] = np.mean([np.diff(model.predict(each)) > 0 for each in rows])
+    assert increasing["monotone"] > 0.99 > increasing["bnn"] + 0.1
+
+
+@pytest.mark.slow
+def test_a_period_is_learned_from_nearby():
+    random = np.random.default_rng(0)
+    X = random.uniform(0, 20, size=(200, 1))
+    y = np.sin(np.pi * X[:, 0]) + 0.1 * random.normal(size=200)
+    prior = Periodic(period=2.1, learned=True)
+    model = DVIPRegressor(prior=prior, inference="vi", n_layers=1, max_iter=2_000).fit(X, y)
+    period = np.exp(model.model_.network.stages[0].layer.process.log_period)
+    np.testing.assert_allclose(period, 2, rtol=1e-3)
 
 
 # Looking before fitting.

@@ -19,6 +19,10 @@ from dvip.processes.process import DataUnits
 __all__ = ["Monotone"]
 
 
+# Of the logarithm of a weight that is positive.
+SPREAD = 0.5
+
+
 def _columns_or_none(given: object) -> tuple[str | int, ...] | None:
     return None if given is None else checked_columns(given, "increasing or decreasing")
 
@@ -84,12 +88,22 @@ class Monotone(BayesianNeuralNetwork):
         log_scale = network.log_scale + jnp.asarray(lower, network.log_scale.dtype)
         return dataclasses.replace(network, log_scale=log_scale)
 
-    def parameters(
-        self, noise: Float[Array, "samples parameters"]
-    ) -> list[Float[Array, "samples _ _"]]:
-        """Weights and biases, in turn; those of monotone columns, and all behind, are positive."""
-        first, bias, *others = super().parameters(noise)
-        signs = np.array(self.signs)
-        first = jnp.where(signs == 0, first, signs.astype(first.dtype) * jnp.abs(first))
-        others = [abs(each) if index % 2 == 0 else each for index, each in enumerate(others)]
-        return [first, bias, *others]
+    def _entries(
+        self, noise: Float[Array, "samples parameters"], scale: Array, mean: Array
+    ) -> Float[Array, "samples parameters"]:
+        """Weights of monotone columns, and all behind, are scale · exp(mean + z / 2) > 0.
+
+        So they vary by half of themselves, and so do slopes: few of a layer's combinations of such
+        functions have slopes of the other sign.
+        """
+        signs = np.concatenate([each.ravel() for each in self._signs_of_entries()])
+        free = super()._entries(noise, scale, mean)
+        positive = scale * jnp.exp(mean + SPREAD * noise)
+        return jnp.where(signs == 0, free, signs.astype(free.dtype) * positive)
+
+    def _signs_of_entries(self) -> list[np.ndarray]:
+        """1 or -1 for a weight that has a sign, 0 for others and for biases."""
+        shapes = self._shapes()
+        first = np.broadcast_to(np.array(self.signs), shapes[0])
+        others = [np.full(shape, 1 - index % 2) for index, shape in enumerate(shapes)]
+        return [first, *others[1:]]
