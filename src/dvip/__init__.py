@@ -3,12 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
+from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS, PRIORS_OF_PARTS
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
     **ESTIMATORS.classes,
     **PRIORS.classes,
+    **PRIORS_OF_PARTS.classes,
     **LIKELIHOODS.classes,
     "ArraySource": "dvip.sources",
     "Block": "dvip.sources",
@@ -53,12 +54,23 @@ if TYPE_CHECKING:
     from dvip.likelihoods.student_t import HeteroscedasticStudentT, StudentT
     from dvip.persistence import CheckpointError, ModelFileError
     from dvip.processes import ImplicitProcess
+    from dvip.processes.additive import Additive
+    from dvip.processes.algebra import PriorProduct, PriorSum, PriorUnion
     from dvip.processes.bnn import BayesianNeuralNetwork
+    from dvip.processes.constant import Constant
     from dvip.processes.convolutional import Convolutional
+    from dvip.processes.curves import CurvePrior
     from dvip.processes.gp import GaussianProcess
+    from dvip.processes.jax_simulator import JaxSimulatorPrior
+    from dvip.processes.linear import Linear
+    from dvip.processes.monotone import Monotone
     from dvip.processes.neural_sampler import NeuralSampler
+    from dvip.processes.on_columns import OnColumns
+    from dvip.processes.periodic import Periodic
     from dvip.processes.recurrent import Recurrent
+    from dvip.processes.simulator import SimulatorPrior
     from dvip.processes.warped_gp import WarpedGaussianProcess
+    from dvip.processes.warped_input import WarpedInput
     from dvip.sources import ArraySource, Block, Source, open_source
     from dvip.tables import TableEncoder, TableError, TableWarning
     from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged

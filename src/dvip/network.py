@@ -66,8 +66,10 @@ class Stage(eqx.Module):
         """What input propagation adds to the mean."""
         if self.propagation is None:
             return 0.0
-        columns = inputs.reshape(inputs.shape[0], -1)
-        return (self.propagation.value @ columns).reshape(-1, *inputs.shape[1:])
+        matrix = self.propagation.value
+        # (Behind the inputs of the first layer there may be what else its process reads.)
+        columns = inputs[: matrix.shape[1]].reshape(matrix.shape[1], -1)
+        return (matrix @ columns).reshape(-1, *inputs.shape[1:])
 
     def inner_noise(self) -> Float[Array, "units 1"] | float:
         """The variances σ²_{l,h}."""

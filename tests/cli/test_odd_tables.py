@@ -114,7 +114,7 @@ def test_one_of_a_thing_is_not_several(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--prior", "rbf"), "prior='rbf' is not known: use one of bnn, conv"),
+        (("--prior", "rbf"), "prior='rbf' is not known: use one of additive, bnn"),
         (("--likelihood", "cauchy-like"), "likelihood='cauchy-like' is not known"),
         (("--likelihood", "probit", "--task", "regression"), "is for classification"),
         (("--learning-rate", "-1"), "must be a positive number"),

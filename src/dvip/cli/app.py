@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from dvip.cli.console import reports_errors
+from dvip.cli.prior import read_prior
 from dvip.registry import LIKELIHOODS, MODELS, PRIORS
 
 __all__ = ["app"]
@@ -20,6 +21,7 @@ app = typer.Typer(
 
     \b
     A first look:       dvip demo
+    Look at a prior:    dvip prior houses.csv --target price --prior "linear + gp" --out prior.png
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
@@ -140,7 +142,8 @@ def fit(
     prior: Annotated[
         str | None,
         typer.Option(
-            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}; by default chosen, bnn "
+            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}, with options and "
+            "combined by +, * and |, or curves(FILE), as for `dvip prior`; by default chosen, bnn "
             "with --inference vi and for sip."
         ),
     ] = None,
@@ -242,6 +245,7 @@ def fit(
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
+      dvip fit co2.csv --target ppm --out model --prior "linear + periodic(period=1) + gp"
       dvip fit lab.csv --target yield --out model --members 5 --calibrate
       dvip fit stars.csv --target flux --noise-column flux_error --out model
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
@@ -253,7 +257,7 @@ def fit(
 
     parameters = {
         "n_layers": layers,
-        "prior": prior,
+        "prior": None if prior is None else read_prior(prior),
         "likelihood": likelihood,
         "n_prior_samples": prior_samples,
         "alpha": alpha,

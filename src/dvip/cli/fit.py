@@ -16,7 +16,7 @@ from dvip.cli.predict import Doubts, errors_of, gaps_named, label_reader
 from dvip.files import check_writable
 from dvip.metrics import scores
 from dvip.persistence import check_model_folder
-from dvip.registry import ESTIMATORS, LIKELIHOODS, MODELS, PRIORS
+from dvip.registry import ESTIMATORS, LIKELIHOODS, MODELS
 from dvip.sources import TableSource
 from dvip.tables import (
     ROWS_AT_ONCE,
@@ -199,10 +199,9 @@ def _tell_columns(encoder: TableEncoder) -> None:
 
 def check_options(model: str, task: str | None, parameters: Mapping[str, Any]) -> None:
     """Raises an error if an option is none of this model's, or cannot be, whatever the table."""
-    for registry, also in ((PRIORS, ()), (LIKELIHOODS, ("auto",))):
-        name = parameters.get(registry.noun)
-        if name is not None and name not in (*registry, *also):
-            raise TableError(f"{registry.unknown(name)}.")
+    likelihood = parameters.get("likelihood")
+    if likelihood is not None and likelihood not in (*LIKELIHOODS, "auto"):
+        raise TableError(f"{LIKELIHOODS.unknown(likelihood)}.")
     known = ESTIMATORS[MODELS[model]["regression"]]().get_params()
     for name in parameters:
         if name not in known:

@@ -241,6 +241,7 @@ class DeepEstimator(SamplingBuilder):
         inputs = self._scale_inputs(rows[0], weights)
         targets = self._scale_targets(rows[1], weights).astype(self.precision)
         self._start_training(checkpoints)
+        inputs = self._carrying(inputs, rows[0], training=True, first=True)
         return ArrayData(inputs, targets, weights.astype(self.precision))
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
@@ -377,7 +378,8 @@ class DeepEstimator(SamplingBuilder):
                 self._start_training()
                 self.n_samples_seen_ = self.n_iter_ = 0
             noted = weights if first else None
-            scaled = (self._scale_inputs(X, noted), self._scale_targets(targets, noted), weights)
+            inputs, of_model = self._scale_inputs(X, noted), self._scale_targets(targets, noted)
+            scaled = (self._carrying(inputs, X, training=True, first=first), of_model, weights)
             rows: Any = [array.astype(self.precision) for array in scaled]
             self._train_once(Batch(*rows))
         return self

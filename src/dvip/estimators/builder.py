@@ -172,7 +172,7 @@ class ModelBuilder(InputReader):
 
         Members of an ensemble differ by their seeds.
         """
-        likelihood = self._chosen_likelihood()
+        inputs, likelihood = self._proper(inputs), self._chosen_likelihood()
         widths = self._inner_widths(inputs.shape[1])
         network = build_network(
             inputs,

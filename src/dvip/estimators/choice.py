@@ -23,8 +23,8 @@ from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, best_log_score, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
 from dvip.estimators.candidates import CONSTANT, GP, MANY_ROWS, SAMPLED_GP, Candidate
+from dvip.estimators.descriptions import encode_parameters
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
-from dvip.estimators.serialisation import encode_parameters
 from dvip.neighbourhood import Neighbourhood
 from dvip.runtime import precision
 from dvip.training import (
@@ -73,6 +73,7 @@ class ChoosingEstimator(DeepEstimator):
     """An estimator that chooses its parameters, and may be a mixture of several of its kind."""
 
     inference: str
+    prior: Any
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
     neighbourhood_: Neighbourhood
@@ -107,6 +108,11 @@ class ChoosingEstimator(DeepEstimator):
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         """What is tried on a table of that size."""
 
+    def _describes_functions(self) -> bool:
+        """Whether a prior was given that says much of the functions: one layer may be enough."""
+        process = self._input_process() if self.prior is not None else None
+        return process is not None and process.wanted_functions is not None
+
     def _division(self, num_rows: int) -> dict[str, Any]:
         """Which rows are left out by whom."""
         if num_rows < MANY_ROWS:
@@ -122,6 +128,8 @@ class ChoosingEstimator(DeepEstimator):
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
         if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
             given["likelihood"] = self.likelihood
+        if self._describes_functions():
+            given.setdefault("n_prior_samples", self._num_prior_samples)
         shared: dict[str, Any] = self._division(data.num_rows)
         parts: list[tuple[str, ChoosingEstimator]] = []
         if not self._can_be_calibrated():
@@ -185,7 +193,8 @@ class ChoosingEstimator(DeepEstimator):
         """Trains the candidates, side by side, and keeps those that weigh something."""
         if data.num_rows < MANY_ROWS and inputs.shape[1] <= MAX_INPUTS_IN_MEMORY:
             data = _in_memory(data, self.seed_)
-        named = self._parts_of(data, inputs.shape[1])
+        proper = self._proper(inputs)
+        named = self._parts_of(data, proper.shape[1])
         exact = [part for _, part in named if part.inference == "exact"]
         deep = {name: part for name, part in named if part.inference != "exact"}
         with ThreadPoolExecutor(1) as background:
@@ -208,8 +217,8 @@ class ChoosingEstimator(DeepEstimator):
         parts = [part for _, part in named]
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
-            slopes = self._slopes(parts, inputs.shape[1])
-            self.neighbourhood_ = Neighbourhood.of(inputs, slopes, self.seed_)
+            slopes = self._slopes(parts, proper.shape[1])
+            self.neighbourhood_ = Neighbourhood.of(proper, slopes, self.seed_)
 
     def _train_parts(
         self,
@@ -291,7 +300,7 @@ class ChoosingEstimator(DeepEstimator):
         array of shape (rows,)
             1 is the distance between neighbouring training rows.
         """
-        inputs = self._scaled(X)
+        inputs = self._proper(self._scaled(X))
         if not hasattr(self, "neighbourhood_"):
             raise ValueError(
                 "Distances are known after a fit with inference='auto' to rows of numbers."
@@ -386,9 +395,12 @@ def _score_when_done(part: Any, fit: Future) -> float:
 
 
 def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
-    """Whether two parts would be the same, as what the user gave left no difference."""
-    same_form = first._closed_form == second._closed_form
-    return same_form and encode_parameters(first) == encode_parameters(second)
+    """Whether two parts would differ in nothing but their steps, as the user gave all else."""
+
+    def described(part: ChoosingEstimator) -> dict[str, Any]:
+        return {**encode_parameters(part), "learning_rate": None}
+
+    return first._closed_form == second._closed_form and described(first) == described(second)
 
 
 def _in_memory(data: Any, seed: int) -> ArrayData:

@@ -162,15 +162,34 @@ class InputReader(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled; warns of rows far from the training."""
         check_is_fitted(self)
+        rows = self._read_rows(X)
+        self._warn_of_extrapolation(rows)
+        scaled = self.input_scaler_.transform(rows, self.precision)
+        return self._carrying(scaled, rows) if hasattr(self, "simulations_") else scaled
+
+    def _read_rows(self, X: Any) -> np.ndarray:
+        """Inputs such as those of the training, as rows of numbers in their own units."""
         check_kind("X", X)
         if hasattr(self, "encoder_"):
-            X = self._encoded(X)
-        else:
-            if len(self.input_shape_) > 1 or getattr(X, "ndim", 0) > 2:
-                X = self._as_rows_of_the_same_shape(X)
-            X = validate_data(self, X, reset=False, dtype=np.float64)
-        self._warn_of_extrapolation(X)
-        return self.input_scaler_.transform(X, self.precision)
+            return self._encoded(X)
+        if len(self.input_shape_) > 1 or getattr(X, "ndim", 0) > 2:
+            X = self._as_rows_of_the_same_shape(X)
+        return validate_data(self, X, reset=False, dtype=np.float64)
+
+    def _carrying(
+        self, scaled: np.ndarray, rows: np.ndarray, *, training: bool = False, first: bool = False
+    ) -> Any:
+        """Scaled inputs with what else the first layer reads of the rows behind; here nothing.
+
+        Of a training, the first time notes what it is. Otherwise it may be computed as the rows
+        are looked at.
+        """
+        del rows, training, first
+        return scaled
+
+    def _proper(self, inputs: Any) -> np.ndarray:
+        """Scaled inputs without what is behind them."""
+        return getattr(inputs, "proper", inputs)[:, : len(self.input_scaler_.mean)]
 
     def _as_rows_of_the_same_shape(self, X: Any) -> Any:
         """Images or sequences as rows; an error unless they are as those of the training."""

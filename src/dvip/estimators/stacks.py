@@ -22,6 +22,7 @@ from dvip.estimators.candidates import (
     CONSTANT,
     SAMPLED_GP,
     Candidate,
+    candidates_of_prior,
     classification_candidates,
     regression_candidates,
 )
@@ -73,6 +74,8 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     model_: Any  # a ClosedFormGP or a SampledGP, too
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
+        if self._describes_functions():
+            return candidates_of_prior(num_rows)
         return regression_candidates(num_rows, closed_form=self._closed_form_fits(num_inputs))
 
     def _closed_form_fits(self, num_inputs: int) -> bool:
@@ -184,8 +187,8 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         samples = -(-(num_samples or self.n_predictive_samples) // len(self.parts_))
         of_parts = [part._distribution(inputs, errors, samples) for part in self.parts_]
         if hasattr(self, "neighbourhood_"):
-            beyond = self.neighbourhood_.beyond(inputs)[:, None] * self.target_scaler_.scale
-            beyond = beyond.reshape(-1, *self.target_shape_)
+            beyond = self.neighbourhood_.beyond(self._proper(inputs))
+            beyond = (beyond[:, None] * self.target_scaler_.scale).reshape(-1, *self.target_shape_)
             pairs = zip(self.parts_, of_parts, strict=True)
             of_parts = [_doubted(part, distribution, beyond) for part, distribution in pairs]
         return self._calibrated(Predictive.mixture(of_parts, self._weights))
@@ -202,7 +205,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:
         if not hasattr(self, "neighbourhood_"):
             return distribution
-        return distribution.at_distance(self.neighbourhood_.relative(inputs))
+        return distribution.at_distance(self.neighbourhood_.relative(self._proper(inputs)))
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         kernels = [part.model_.members[0].kernel for part in parts if part.inference == "exact"]
@@ -223,7 +226,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         sides = doubt.factor * random.standard_normal((n, 1, 1)) * self.target_scaler_.scale
         sides *= random.uniform(size=(n, 1, 1)) < doubt.weight
         beyond = self.neighbourhood_.beyond
-        return lambda inputs: values(inputs) + sides * beyond(inputs)[:, None]
+        return lambda inputs: values(inputs) + sides * beyond(self._proper(inputs))[:, None]
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
@@ -273,7 +276,8 @@ class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
     """A classifier that chooses."""
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
-        return classification_candidates(num_rows, len(self.classes_))
+        tried = candidates_of_prior(num_rows) if self._describes_functions() else None
+        return classification_candidates(num_rows, len(self.classes_), tried)
 
     def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
         if not hasattr(self, "parts_"):
