@@ -5,7 +5,7 @@ rough, squared exponential for what is smooth, linear for trends, which alone go
 In double precision and in NumPy: a factorisation has few and large operations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,19 @@ from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, lapack
 from scipy.optimize import minimize
 
-__all__ = ["FARTHEST", "JITTER", "LEAST_NOISE", "GPData", "Rows", "SumKernel", "fitted_kernel"]
+__all__ = [
+    "FARTHEST",
+    "JITTER",
+    "LEAST_NOISE",
+    "ROWS_AT_ONCE",
+    "GPData",
+    "GPFunctions",
+    "PriorFunctions",
+    "Rows",
+    "SumKernel",
+    "fitted_kernel",
+    "pieces",
+]
 
 # Rows that the marginal likelihood is of: its time grows with their cube. From each start a few of
 # them are descended on, from the best end more.
@@ -33,6 +45,8 @@ PRIOR_STD, PRIOR_STD_OF_NOISE = 1.5, 3.0
 FARTHEST = 12.0
 # Waves of a function draw.
 NUM_WAVES = 1_000
+# Rows whose covariances with others are in memory at once.
+ROWS_AT_ONCE = 2_000
 
 Rows = Float[np.ndarray, "rows inputs"]
 
@@ -109,8 +123,26 @@ class SumKernel:
         rough, smooth, linear = self.parts
         return rough[0] + smooth[0] + linear[0] * (1 + np.square(inputs) @ linear[1] ** 2)
 
-    def draw(self, number: int, random: np.random.Generator) -> Callable[[Rows], np.ndarray]:
-        """So many functions of the prior, as sums of waves and a plane: (rows, functions)."""
+    def gradient(
+        self, inputs: Rows, points: Rows, coefficients: Float[np.ndarray, "points functions"]
+    ) -> Float[np.ndarray, "rows functions inputs"]:
+        """The derivative by x of Σ_m k(x, z_m) c_m, for each column c of the coefficients."""
+        rough, smooth, linear = self.parts
+        shape = (len(inputs), coefficients.shape[1], inputs.shape[1])
+        weighted = (coefficients[:, :, None] * points[:, None]).reshape(len(points), -1)
+        total = np.tile(linear[0] * linear[1] ** 2 * (coefficients.T @ points), (len(inputs), 1, 1))
+        # Of k(r²): 2 k' (x - z) / length², summed over the points.
+        for slope, inverse in (
+            (_matern(*rough, inputs, points)[1], rough[1]),
+            (0.5 * _squared_exponential(*smooth, inputs, points), smooth[1]),
+        ):
+            towards = (slope @ weighted).reshape(shape)
+            towards -= (slope @ coefficients)[..., None] * inputs[:, None]
+            total += 2 * inverse**2 * towards
+        return total
+
+    def draw(self, number: int, random: np.random.Generator) -> "PriorFunctions":
+        """So many functions of the prior, as sums of waves and a plane."""
         rough, smooth, linear = self.parts
         num_inputs = len(linear[1])
         waves = []
@@ -123,15 +155,73 @@ class SumKernel:
             )
             waves.append((frequencies, heights))
         plane = random.standard_normal((num_inputs + 1, number)) * np.sqrt(linear[0])
+        return PriorFunctions(plane, linear[1], waves)
 
-        def functions(inputs: Rows) -> np.ndarray:
-            values = plane[0] + (inputs * linear[1]) @ plane[1:]
-            for frequencies, heights in waves:
-                angles = inputs @ frequencies.T
-                values += np.hstack([np.cos(angles), np.sin(angles)]) @ heights
-            return values
 
-        return functions
+@dataclass(frozen=True)
+class PriorFunctions:
+    """Functions of a prior: a plane, whose inputs are scaled, and waves of two kinds."""
+
+    plane: Float[np.ndarray, "inputs_and_1 functions"]
+    scales: Float[np.ndarray, " inputs"]
+    # Frequencies and heights, first of cosines and then of sines.
+    waves: Sequence[tuple[np.ndarray, np.ndarray]]
+
+    def __call__(self, inputs: Rows) -> Float[np.ndarray, "rows functions"]:
+        """Their values."""
+        values = self.plane[0] + (inputs * self.scales) @ self.plane[1:]
+        for frequencies, heights in self.waves:
+            angles = inputs @ frequencies.T
+            values += np.hstack([np.cos(angles), np.sin(angles)]) @ heights
+        return values
+
+    def gradient(self, inputs: Rows) -> Float[np.ndarray, "rows functions inputs"]:
+        """Their derivatives by the inputs."""
+        slopes = np.tile((self.plane[1:] * self.scales[:, None]).T, (len(inputs), 1, 1))
+        for frequencies, heights in self.waves:
+            angles = inputs @ frequencies.T
+            changes = np.hstack([-np.sin(angles), np.cos(angles)])
+            for index, along in enumerate(np.tile(frequencies, (2, 1)).T):
+                slopes[..., index] += (changes * along) @ heights
+        return slopes
+
+
+@dataclass(frozen=True)
+class GPFunctions:
+    """Functions of a posterior: those of the prior, and kernels around the inducing points."""
+
+    prior: PriorFunctions
+    kernel: SumKernel
+    inducing: Rows
+    coefficients: Float[np.ndarray, "inducing functions_and_outputs"]
+    num_outputs: int
+
+    def __call__(self, inputs: Rows) -> Float[np.ndarray, "functions rows outputs"]:
+        """Their values at scaled inputs."""
+        parts = [np.empty((0, self.coefficients.shape[1]))]
+        for rows in pieces(inputs):
+            moved = self.kernel(rows, self.inducing) @ self.coefficients
+            parts.append(self.prior(rows) + moved)
+        return self._by_function(np.concatenate(parts))
+
+    def gradient(self, inputs: Rows) -> Float[np.ndarray, "functions rows outputs inputs"]:
+        """Their derivatives by scaled inputs."""
+        parts = [np.empty((0, self.coefficients.shape[1], self.inducing.shape[1]))]
+        for rows in pieces(inputs):
+            moved = self.kernel.gradient(rows, self.inducing, self.coefficients)
+            parts.append(self.prior.gradient(rows) + moved)
+        return self._by_function(np.concatenate(parts))
+
+    def _by_function(self, joined: np.ndarray) -> np.ndarray:
+        """From rows x (functions and outputs) to functions x rows x outputs."""
+        apart = joined.reshape(len(joined), -1, self.num_outputs, *joined.shape[2:])
+        return np.moveaxis(apart, 1, 0)
+
+
+def pieces(inputs: Rows) -> Iterator[Rows]:
+    """Some rows after others, in double precision."""
+    for start in range(0, len(inputs), ROWS_AT_ONCE):
+        yield np.asarray(inputs[start : start + ROWS_AT_ONCE], dtype=float)
 
 
 def _squared_distances(first: Rows, second: Rows) -> np.ndarray:

@@ -1,11 +1,12 @@
 """A regressor and a classifier that may be mixtures of several of their kind, as one model."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from dvip.batches import Batch
 from dvip.calibration import (
     Calibration,
     LeftOut,
@@ -27,6 +28,7 @@ from dvip.estimators.choice import (
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
+from dvip.function_draws import Draws, Mapped, Shifted
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.sum_kernel import GPData
 from dvip.training import Data
@@ -94,13 +96,10 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
 
     def _fit_closed_form(self, data: Data) -> None:
         folds, rest = self._folds_of(data)
-        rows = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
-        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
-        targets, errors = np.split(targets, [self._num_outputs], axis=1)
-        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        rows: Any = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
+        rows_of_gp = self._rows_of_gp(Batch(*rows))
         ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
         places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
-        rows_of_gp = GPData(inputs, targets, weights, known)
         if self._constant:
             self.model_, moments = fit_constant(rows_of_gp, places)
         else:
@@ -114,6 +113,12 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         self.__dict__.pop("calibration_", None)
         if self._calibrates and folds:
             self.calibration_ = _cautious(fit_scale(self._judged, 1), self._judged)
+
+    def _rows_of_gp(self, rows: Batch) -> GPData:
+        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
+        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        return GPData(inputs, targets, weights, known)
 
     def _folds_of(self, data: Any) -> tuple[list[Any], Any]:
         """Rows that are left out in turn, and the rest; few rows are all needed."""
@@ -184,26 +189,46 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             return distribution
         return distribution.at_distance(self.neighbourhood_.relative(inputs))
 
+    def _check_takes_in(self) -> None:
+        for part in getattr(self, "parts_", [self]):
+            if not isinstance(part.model_, ClosedFormGP):
+                super(ChoosingRegressor, part)._check_takes_in()
+
+    def _take_in(self, rows: Batch) -> None:
+        if hasattr(self, "parts_"):
+            self.parts_ = tuple(copy.copy(part) for part in self.parts_)
+            for part in self.parts_:
+                part._take_in(rows)
+            if hasattr(self, "neighbourhood_"):
+                inputs = np.asarray(rows.inputs)
+                self.neighbourhood_ = self.neighbourhood_.with_rows(inputs, self.seed_)
+            self.n_samples_seen_ += len(rows.inputs)
+        elif isinstance(self.model_, ClosedFormGP):
+            self.model_ = self.model_.given(self._rows_of_gp(rows))
+            self.n_samples_seen_ += len(rows.inputs)
+        else:
+            super()._take_in(rows)
+
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         kernels = [part.model_.kernel for part in parts if part.inference == "exact"]
         return kernels[0].slopes if kernels else super()._slopes(parts, num_inputs)
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         model, scaler = getattr(self, "model_", None), self.target_scaler_
         if not isinstance(model, ClosedFormGP):
             return super()._draw_values(n, seed)
         functions = model.draw_functions(n, seed)
-        return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+        return Mapped(functions, lambda values: values * scaler.scale + scaler.mean)
 
-    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_part(self, part: Any, n: int, seed: int) -> Draws:
         """Each function of a deep part departs from the others by what is in doubt, to one side."""
-        values = super()._draw_part(part, n, seed)
+        draws = super()._draw_part(part, n, seed)
         doubtful = hasattr(self, "neighbourhood_") and self._is_gaussian()
         if part.inference == "exact" or not doubtful:
-            return values
+            return draws
         white = np.random.default_rng(seed).standard_normal((n, 1, 1))
-        sides, doubts = white * self.target_scaler_.scale, self.neighbourhood_.doubts
-        return lambda inputs: values(inputs) + sides * doubts(inputs)[:, None]
+        near = self.neighbourhood_
+        return Shifted(draws, white * self.target_scaler_.scale, near.doubts, near.doubt_slopes)
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
