@@ -14,13 +14,15 @@ computed with the new posterior, a few times.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.linalg import cholesky, solve_triangular
+from threadpoolctl import threadpool_limits
 
 from dvip.batches import Batch
 from dvip.layers import SparseGPLayer, VIPLayer, WhitenedGaussian
@@ -30,6 +32,9 @@ from dvip.objectives import DeepModel
 from dvip.prediction import in_pieces
 
 __all__ = ["conditioned", "why_not_conditioned"]
+
+# Numbers that are kept from one round to the next.
+MAX_NUMBERS = 2**24
 
 Coefficients = Float[np.ndarray, "units coefficients"]
 Matrices = Float[np.ndarray, "units coefficients coefficients"]
@@ -51,17 +56,66 @@ def conditioned(
     model: DeepModel[Regression], rows: Batch, noise: SampleNoise
 ) -> DeepModel[Regression]:
     """The model given further rows, which are scaled; all but its last layer stays as it is."""
+    with threadpool_limits(1, user_api="blas"):  # several would wait for each other
+        return _conditioned(model, rows, noise)
+
+
+def _conditioned(
+    model: DeepModel[Regression], rows: Batch, noise: SampleNoise
+) -> DeepModel[Regression]:
     layer: Any = model.network.stages[-1].layer
     before = layer.posterior
     mean, factor = (np.asarray(part, dtype=float) for part in (before.mean, before.factor))
     inverse = _inverses(factor)
     precision = np.swapaxes(inverse, 1, 2) @ inverse
     natural = np.matmul(precision, mean[..., None])[..., 0]
+    terms = _pieces(model, rows, noise)
     for _ in range(model.likelihood.num_rounds):
-        products, projections = _sums(model, rows, noise, mean, factor)
+        products, projections = _sums(terms(), model.likelihood, mean, factor)
         mean, factor = _posterior(precision + products, natural + projections)
     posterior = WhitenedGaussian.of_moments(mean, factor, before.q.dtype)
     return eqx.tree_at(lambda tree: tree.network.stages[-1].layer.posterior, model, posterior)
+
+
+class _Terms(NamedTuple):
+    """Some rows, and what their values are made of in each propagated sample.
+
+    f = φᵀ a + m*, with a variance that a does not explain; units may share all of it.
+    """
+
+    targets: Float[np.ndarray, "targets_and_errors rows"]
+    weights: Float[np.ndarray, " rows"]
+    prior_mean: Float[np.ndarray, "outputs samples rows"]
+    features: Float[np.ndarray, "outputs coefficients samples rows"]
+    unexplained: Float[np.ndarray, "outputs samples rows"]
+
+
+def _pieces(
+    model: DeepModel[Regression], rows: Batch, noise: SampleNoise
+) -> Callable[[], Iterable[_Terms]]:
+    """What gives the terms of all rows, piece by piece; computed once where they are few."""
+    targets, weights = (np.asarray(part, dtype=float) for part in (rows.targets, rows.weights))
+
+    def computed() -> Iterator[_Terms]:
+        done = 0
+        pieces = in_pieces(
+            lambda piece: _terms(model.network, piece, noise),
+            np.asarray(rows.inputs),
+            model.network,
+            noise.num_samples,
+        )
+        for piece in pieces:
+            arrays = [np.asarray(part, dtype=float) for part in piece]
+            some = slice(done, done + arrays[0].shape[-1])
+            done = some.stop
+            yield _Terms(targets[some].T, weights[some], *arrays)
+
+    layer: Any = model.network.stages[-1].layer
+    numbers = layer.posterior.mean.size * noise.num_samples * len(weights)
+    if numbers > MAX_NUMBERS or model.likelihood.num_rounds == 1:
+        return computed
+    kept = list(computed())
+    return lambda: kept
 
 
 def _inverses(factors: Matrices) -> Matrices:
@@ -82,43 +136,25 @@ def _posterior(precision: Matrices, natural: Coefficients) -> tuple[Coefficients
 
 
 def _sums(
-    model: DeepModel[Regression],
-    rows: Batch,
-    noise: SampleNoise,
-    mean: Coefficients,
-    factor: Matrices,
+    pieces: Iterable[_Terms], likelihood: Regression, mean: Coefficients, factor: Matrices
 ) -> tuple[Matrices, Coefficients]:
     """Σ_n w_n E[φφᵀ / σ²] and Σ_n w_n E[φ (y - m*) / σ²] for each unit, in double precision."""
-    products, projections, done = np.zeros_like(factor), np.zeros_like(mean), 0
-    pieces = in_pieces(
-        lambda piece: _terms(model.network, piece, noise),
-        np.asarray(rows.inputs),
-        model.network,
-        noise.num_samples,
-    )
-    for piece in pieces:
-        prior_mean, features, unexplained = (np.asarray(part, dtype=float) for part in piece)
-        number = features.shape[-1]
-        targets = np.asarray(rows.targets[done : done + number], dtype=float).T
-        weights = np.asarray(rows.weights[done : done + number], dtype=float)
-        done += number
-        value = np.einsum("hs,hsrn->hrn", mean, _for_each(features, mean)) + prior_mean
-        spread = np.einsum("hst,hsrn->htrn", factor, _for_each(features, mean))
-        variance = np.square(spread).sum(axis=1) + unexplained
-        certainty = model.likelihood.expected_precisions(targets, value, variance)
-        certainty = certainty * weights / features.shape[2]
+    products, projections = np.zeros_like(factor), np.zeros_like(mean)
+    for terms in pieces:
+        shape = terms.features.shape[2:]
+        columns = terms.features.reshape(*terms.features.shape[:2], -1)
+        value = np.matmul(mean[:, None], columns).reshape(len(mean), *shape) + terms.prior_mean
+        spread = np.matmul(factor.swapaxes(1, 2), columns)
+        variance = np.square(spread).sum(axis=1).reshape(value.shape) + terms.unexplained
+        certainty = likelihood.expected_precisions(terms.targets, value, variance)
+        certainty = certainty * (terms.weights / shape[0])
         for unit, certain in enumerate(certainty):  # the units of the noise stay as they are
-            own = features[min(unit, len(features) - 1)].reshape(features.shape[1], -1)
+            own = columns[min(unit, len(columns) - 1)]
+            missing = terms.targets[unit] - terms.prior_mean[min(unit, len(columns) - 1)]
             weighted = own * certain.ravel()
-            missing = targets[unit] - prior_mean[min(unit, len(prior_mean) - 1)]
             products[unit] += weighted @ own.T
             projections[unit] += weighted @ missing.ravel()
     return products, projections
-
-
-def _for_each(features: np.ndarray, mean: Coefficients) -> np.ndarray:
-    """Features with an axis of units, which may share them."""
-    return np.broadcast_to(features, (len(mean), *features.shape[1:]))
 
 
 @eqx.filter_jit

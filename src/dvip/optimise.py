@@ -93,7 +93,7 @@ class Optimisation:
         self.space, self.maximise = Space(space), bool(maximise)
         self.model = DVIPRegressor(inference="exact", calibrate=False, precision="float64")
         if model is not None:
-            if not all(hasattr(model, name) for name in ("fit", "sample_functions")):
+            if getattr(model, "task", None) != "regression":
                 raise ValueError(f"model={model!r} draws no functions: give a regressor of dvip.")
             self.model = model
         default = 2 * len(self.space.dimensions) + 2
@@ -103,7 +103,7 @@ class Optimisation:
         self.seed, self.num_starting = int(seed), default if num_starting is None else num_starting
         self._points, self._values = np.empty((0, self.space.width)), np.empty(0)
         self._pending, self._num_suggested = np.empty((0, self.space.width)), 0
-        self._fitted: tuple[int, Any] | None = None
+        self._fitted: tuple[tuple[int, float], Any] | None = None
 
     @property
     def X(self) -> Any:
@@ -133,7 +133,7 @@ class Optimisation:
         X : DataFrame, sequence of dicts, or array of shape (rows, dimensions)
             Rows of the space, suggested or not.
         y : array of shape (rows,)
-            Their values; NaN for a measurement that failed, which is not tried again.
+            Their values; NaN for a measurement that failed, which counts as the worst value.
 
         Returns
         -------
@@ -157,7 +157,7 @@ class Optimisation:
     def suggest(self, k: int = 1) -> Any:
         """The rows to measure next.
 
-        Rows that were suggested and not observed yet, or that failed, count as seen.
+        Rows that were suggested and not observed yet count as seen.
 
         Parameters
         ----------
@@ -189,31 +189,32 @@ class Optimisation:
             points = sobol.random(self._num_suggested + number)[self._num_suggested :]
         return self.space.snapped(points)
 
+    def _losses(self) -> np.ndarray:
+        """What is to be small, of each row; a measurement that failed counts as the worst."""
+        losses = -self._values if self.maximise else self._values
+        return np.where(np.isnan(losses), np.nanmax(losses), losses)
+
     def _model_of_all(self) -> Any:
-        """A model of all values. It depends on the record alone, not on when it was asked."""
-        known = np.isfinite(self._values)
-        points, values = self._points[known], self._values[known] * (-1 if self.maximise else 1)
+        """A model of all rows. It depends on the record alone, not on when it was asked for."""
+        points, losses = self._points, self._losses()
         number = len(points) - len(points) % max(1, int(SHARE_OF_NEW * len(points)))
-        if self._fitted is None or self._fitted[0] != number:
-            self._fitted = number, clone(self.model).fit(points[:number], values[:number])
+        seen = number, float(losses.max())
+        if self._fitted is None or self._fitted[0] != seen:
+            self._fitted = seen, clone(self.model).fit(points[:number], losses[:number])
         model = self._fitted[1]
-        if number < len(points):
-            try:
-                model = model.condition_on(points[number:], values[number:])
-            except ValueError:  # it has no closed form
-                model = clone(self.model).fit(points, values)
-                self._fitted = len(points), model
-        return model
+        if number == len(points):
+            return model
+        try:
+            return model.condition_on(points[number:], losses[number:])
+        except ValueError:  # it has no closed form
+            return clone(self.model).fit(points, losses)
 
     def _most_promising(self, number: int, others: Points) -> Points:
         random = np.random.default_rng((self.seed, len(self._points), self._num_suggested))
         model = self._model_of_all()
         functions = model.sample_functions(NUM_FUNCTIONS, random_state=int(random.integers(2**31)))
-        known = np.isfinite(self._values)
-        seen = np.concatenate([self._points, self._pending, others])
-        order = np.argsort(self._values[known] * (-1 if self.maximise else 1))
-        best_rows = self._points[known][order[:NUM_BEST]]
-        least = functions(seen).min(axis=1)
+        best_rows = self._points[np.argsort(self._losses())[:NUM_BEST]]
+        least = functions(np.concatenate([self._points, self._pending, others])).min(axis=1)
         chosen: list[np.ndarray] = []
         for _ in range(number):
             point = self._climbed(_Improvement(functions, least), best_rows, random)

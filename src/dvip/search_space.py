@@ -266,6 +266,7 @@ def _as_numbers(values: Sequence[Any]) -> np.ndarray:
 
 
 def _check_each(values: Sequence[Any] | np.ndarray, possible: Any, dimension: Dimension) -> None:
-    for row, fits in enumerate(possible):
+    for row, (value, fits) in enumerate(zip(values, possible, strict=True)):
         if not fits:
-            raise ValueError(f"{values[row]!r} in row {row} is not {dimension}.")
+            shown = repr(value) if isinstance(value, str) else f"{value}"
+            raise ValueError(f"{shown} in row {row} is not {dimension}.")
