@@ -159,6 +159,57 @@ def measure(problem: Problem, method: str, seed: int) -> Entry:
     }
 
 
+def page(results: ResultsFile) -> str:
+    """Tables of regrets and of seconds a step."""
+    lines = [
+        "# Optimisation",
+        "",
+        f"Mean regret after {NUM_EVALUATIONS} evaluations, with its standard error and the worst "
+        "of the seeds; `python benchmarks/optimisation.py` makes this page.",
+        "",
+        "| function | method | seeds | regret | worst | after 30 | median seconds a step |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for problem in PROBLEMS:
+        for method in METHODS:
+            entries = [e for e in results if (e["problem"], e["method"]) == (problem, method)]
+            if not entries:
+                continue
+            ends = np.array([entry["regret"] for entry in entries])
+            error = ends.std(ddof=1) / np.sqrt(len(ends)) if len(ends) > 1 else np.nan
+            steps = [entry["median_step"] for entry in entries if entry["median_step"]]
+            half = np.mean([entry["regrets"][NUM_EVALUATIONS // 2 - 1] for entry in entries])
+            lines.append(
+                f"| {problem} | {method} | {len(ends)} | {ends.mean():.3g} ± {error:.2g} | "
+                f"{ends.max():.3g} | {half:.3g} | {np.median(steps) if steps else 0:.2f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def draw(results: ResultsFile, path: Path) -> None:
+    """Mean regrets after each evaluation, and where the middle half of the seeds lies."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.2), layout="constrained")
+    colours = {DVIP: "C0", BOTORCH: "C1", RANDOM: "0.6"}
+    for axes, problem in zip(figure.subplots(1, len(PROBLEMS)), PROBLEMS, strict=True):
+        for method, colour in colours.items():
+            curves = np.array(
+                [e["regrets"] for e in results if (e["problem"], e["method"]) == (problem, method)]
+            )
+            if len(curves):
+                numbers = np.arange(1, NUM_EVALUATIONS + 1)
+                axes.plot(numbers, curves.mean(axis=0), color=colour, label=method)
+                low, high = np.quantile(curves, [0.25, 0.75], axis=0)
+                axes.fill_between(numbers, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.axvline(NUM_STARTING, color="0.8", linewidth=0.8)
+        axes.set(title=problem, xlabel="evaluations", yscale="log")
+    figure.axes[0].set_ylabel("regret")
+    figure.axes[0].legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -176,6 +227,9 @@ def main() -> None:
                 key = {"problem": name, "method": method, "seed": seed}
                 if key not in results or options.again:
                     results.add(key, measure(PROBLEMS[name], method, seed))
+    (options.out / "optimisation.md").write_text(page(results))
+    if options.out == RESULTS:
+        draw(results, FIGURE)
 
 
 if __name__ == "__main__":

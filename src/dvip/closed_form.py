@@ -29,12 +29,14 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from dvip.sum_kernel import (
+    ANY_NOISE,
     FARTHEST,
     JITTER,
     LEAST_NOISE,
     ROWS_AT_ONCE,
     GPData,
     GPFunctions,
+    NoisePrior,
     Rows,
     SumKernel,
     fitted_kernel,
@@ -280,7 +282,9 @@ def _features(kernel: SumKernel, factor: np.ndarray, inducing: Rows, rows: Rows)
 Folds = Sequence[Int[np.ndarray, " fold"]]
 
 
-def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP, list[GPMoments]]:
+def fit_closed_form(
+    data: GPData, folds: Folds, seed: int, prior: NoisePrior = ANY_NOISE
+) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The Gaussian process of these rows, and what it predicts for each fold without it.
 
     Folds need not hold all rows. Of many rows, all folds share the kernel's parameters, which are
@@ -289,7 +293,7 @@ def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP
     # Threads that wait for each other cost more than they gain, and others have work to do.
     with threadpool_limits(1, user_api="blas"):
         order = np.random.default_rng(seed).permutation(len(data.inputs))
-        kernel = fitted_kernel(data, order)
+        kernel = fitted_kernel(data, order, prior)
         constant = _conditioned(kernel, data, folds, data.inputs[order[:MAX_INDUCING]])
         if len(order) <= MAX_REFITTED:
             constant = constant[0], [_without(fold, data) for fold in folds]

@@ -12,7 +12,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import minimize
@@ -24,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from dvip.estimators.implicit_processes import DVIPRegressor
 from dvip.files import expanded, replace_file
 from dvip.search_space import ROUNDING, Category, Integer, Points, Real, Space
+from dvip.sum_kernel import LITTLE_NOISE, NoisePrior
 
 __all__ = ["Best", "Category", "Integer", "Optimisation", "Real"]
 
@@ -41,6 +42,16 @@ SHARE_OF_NEW = 0.1
 # Below this an improvement does not vary.
 SMALLEST = 1e-9
 FORMAT = 1
+
+
+class _Surrogate(DVIPRegressor):
+    """A Gaussian process in closed form for functions with little noise.
+
+    Where few values are known, and all are alike, noise would explain them as well: a search would
+    then go from corner to corner.
+    """
+
+    _noise_prior: ClassVar[NoisePrior] = LITTLE_NOISE
 
 
 class Best(NamedTuple):
@@ -64,8 +75,8 @@ class Optimisation:
     maximise : bool, default False
         Whether large values are good.
     model : regressor of dvip, optional
-        What the functions are drawn from, not fitted. By default a Gaussian process in closed form,
-        `DVIPRegressor(inference="exact")`.
+        What the functions are drawn from, not fitted. By default a Gaussian process in closed form
+        as `DVIPRegressor(inference="exact")` is, which thinks that the values have little noise.
     seed : int, default 0
     num_starting : int, optional
         Rows, spread evenly, before a model chooses; by default two more than twice the dimensions.
@@ -91,7 +102,7 @@ class Optimisation:
         num_starting: int | None = None,
     ):
         self.space, self.maximise = Space(space), bool(maximise)
-        self.model = DVIPRegressor(inference="exact", calibrate=False, precision="float64")
+        self.model = _Surrogate(inference="exact", calibrate=False, precision="float64")
         if model is not None:
             if getattr(model, "task", None) != "regression":
                 raise ValueError(f"model={model!r} draws no functions: give a regressor of dvip.")

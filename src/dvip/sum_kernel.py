@@ -15,12 +15,15 @@ from scipy.linalg import cho_solve, lapack
 from scipy.optimize import minimize
 
 __all__ = [
+    "ANY_NOISE",
     "FARTHEST",
     "JITTER",
     "LEAST_NOISE",
+    "LITTLE_NOISE",
     "ROWS_AT_ONCE",
     "GPData",
     "GPFunctions",
+    "NoisePrior",
     "PriorFunctions",
     "Rows",
     "SumKernel",
@@ -38,9 +41,9 @@ LEAST_GAIN = 0.5
 JITTER, LEAST_NOISE = 1e-8, 1e-6
 # The middles of the parameters' priors, for noise and the variances of the kernels: few rows decide
 # little. Where descents start: all kernels alike, or mostly rough, or mostly smooth.
-USUAL_NOISE, USUAL_VARIANCES = 0.1, (0.3, 0.3, 0.3)
+USUAL_VARIANCES = (0.3, 0.3, 0.3)
 STARTS = (USUAL_VARIANCES, (1.0, 0.1, 0.1), (0.1, 1.0, 0.1))
-PRIOR_STD, PRIOR_STD_OF_NOISE = 1.5, 3.0
+PRIOR_STD = 1.5
 # Parameters stay so near to what is usual: numbers stay finite.
 FARTHEST = 12.0
 # Waves of a function draw.
@@ -49,6 +52,16 @@ NUM_WAVES = 1_000
 ROWS_AT_ONCE = 2_000
 
 Rows = Float[np.ndarray, "rows inputs"]
+
+
+class NoisePrior(NamedTuple):
+    """What is thought of the noise beforehand: its usual variance, and the spread of its log."""
+
+    usual: float = 0.1
+    spread: float = 3.0
+
+
+ANY_NOISE, LITTLE_NOISE = NoisePrior(), NoisePrior(1e-3, 1.0)
 
 
 class GPData(NamedTuple):
@@ -85,11 +98,16 @@ class SumKernel:
     parameters: Float[np.ndarray, " parameters"]
 
     @classmethod
-    def usual(cls, num_inputs: int, variances: Sequence[float] = USUAL_VARIANCES) -> "SumKernel":
+    def usual(
+        cls,
+        num_inputs: int,
+        variances: Sequence[float] = USUAL_VARIANCES,
+        noise: NoisePrior = ANY_NOISE,
+    ) -> "SumKernel":
         """Inputs are some length-scales apart, whatever their number."""
         lengths = np.full(num_inputs, 0.5 * np.log(num_inputs))
         parts = [np.append(np.log(variance), lengths) for variance in variances]
-        return cls(np.concatenate([[np.log(USUAL_NOISE)], *parts]))
+        return cls(np.concatenate([[np.log(noise.usual)], *parts]))
 
     @property
     def noise(self) -> float:
@@ -244,7 +262,9 @@ def _squared_exponential(
     return variance * np.exp(-0.5 * _squared_distances(first * inverse, second * inverse))
 
 
-def _loss(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
+def _loss(
+    parameters: np.ndarray, data: GPData, prior: NoisePrior = ANY_NOISE
+) -> tuple[float, np.ndarray]:
     """Minus the log marginal likelihood and the log prior of the parameters, and the derivative.
 
     That by a length-scale is Σ_ij W_ij (x_i - x_j)² with W from the derivative by the kernel:
@@ -260,9 +280,9 @@ def _loss(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
     diagonal = np.diag_indices_from(covariance)
     covariance[diagonal] += noise + JITTER * np.mean(covariance[diagonal])
     factor, failed = lapack.dpotrf(covariance, lower=1)
-    usual = SumKernel.usual(inputs.shape[1]).parameters
+    usual = SumKernel.usual(inputs.shape[1], noise=prior).parameters
     spread = np.full(len(parameters), PRIOR_STD)
-    spread[0] = PRIOR_STD_OF_NOISE
+    spread[0] = prior.spread
     deviations = (parameters - usual) / spread
     if failed:
         return 1e10, deviations / spread
@@ -294,28 +314,31 @@ def _loss(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
     return float(total), np.concatenate(gradient) + deviations / spread
 
 
-def fitted_kernel(data: GPData, order: Int[np.ndarray, " rows"]) -> SumKernel:
+def fitted_kernel(
+    data: GPData, order: Int[np.ndarray, " rows"], prior: NoisePrior = ANY_NOISE
+) -> SumKernel:
     """The most probable parameters, from several starts: there are several hills."""
     few = data.chosen(order[:FEW_FITTED])
-    starts = [SumKernel.usual(data.inputs.shape[1], variances) for variances in STARTS]
-    ends = [_descended(start.parameters, few) for start in starts]
+    starts = [SumKernel.usual(data.inputs.shape[1], variances, prior) for variances in STARTS]
+    ends = [_descended(start.parameters, few, prior) for start in starts]
     best = min(ends, key=lambda end: end[1])
     if len(order) > FEW_FITTED:
-        best = _descended(best[0], data.chosen(order[:MAX_FITTED]))
+        best = _descended(best[0], data.chosen(order[:MAX_FITTED]), prior)
     return SumKernel(best[0])
 
 
-def _descended(parameters: np.ndarray, data: GPData) -> tuple[np.ndarray, float]:
+def _descended(parameters: np.ndarray, data: GPData, prior: NoisePrior) -> tuple[np.ndarray, float]:
     """Parameters with less of `_loss`, and what they have of it.
 
     A line search that led too far ends L-BFGS early: it begins anew from there.
     """
-    loss, left = _loss(parameters, data)[0], MAX_EVALUATIONS
+    loss, left = _loss(parameters, data, prior)[0], MAX_EVALUATIONS
     usual = SumKernel.usual(data.inputs.shape[1]).parameters
     bounds = np.stack([usual - FARTHEST, usual + FARTHEST], axis=1)
     while left > 0:
         options = {"maxfun": left, "maxiter": left, "maxcor": 20}
-        end = minimize(_loss, parameters, (data,), "L-BFGS-B", True, bounds=bounds, options=options)
+        given = (data, prior)
+        end = minimize(_loss, parameters, given, "L-BFGS-B", True, bounds=bounds, options=options)
         left -= end.nfev
         gain = loss - end.fun
         if gain > 0:
