@@ -73,8 +73,8 @@ def test_expected_improvements_and_their_slope():
 @pytest.fixture(scope="module")
 def search():
     made = Optimisation(MIXED, seed=3)
-    while len(made.y) < 28:
-        rows = made.suggest(2)
+    while len(made.y) < 25:
+        rows = made.suggest(5)
         made.observe(rows, cost(rows))
     return made
 
@@ -92,7 +92,7 @@ def test_a_record_goes_on_as_if_there_had_been_no_break(search, tmp_path):
     search.save(tmp_path / "search.json")
     again = Optimisation.load(tmp_path / "search.json")
     assert again.best == search.best
-    first, second = search.suggest(3), again.suggest(3)
+    first, second = search.suggest(2), again.suggest(2)
     pd.testing.assert_frame_equal(first, second)
     assert not first.duplicated().any()
     again.save(tmp_path / "waiting.json")  # suggested, not observed
@@ -116,6 +116,7 @@ def test_arrays_larger_is_better_and_failures():
     np.testing.assert_array_equal(search.best.row, search.X[np.nanargmax(search.y)])
 
 
+@pytest.mark.slow
 def test_any_regression_may_be_the_model():
     model = DVIPRegressor(**{**TINY, "max_iter": 50}, n_layers=1)
     search = Optimisation([(0.0, 1.0)], model=model, num_starting=0)

@@ -232,7 +232,8 @@ class GPFunctions:
 
     def _by_function(self, joined: np.ndarray) -> np.ndarray:
         """From rows x (functions and outputs) to functions x rows x outputs."""
-        apart = joined.reshape(len(joined), -1, self.num_outputs, *joined.shape[2:])
+        number = joined.shape[1] // self.num_outputs
+        apart = joined.reshape(len(joined), number, self.num_outputs, *joined.shape[2:])
         return np.moveaxis(apart, 1, 0)
 
 
