@@ -103,7 +103,6 @@ FUNCTIONS = {
         f"Optimisation.{method}": getattr(Optimisation, method)
         for method in ("suggest", "observe", "save", "load")
     },
-    "Optimisation": Optimisation,
     "SampledFunctions.gradient": SampledFunctions.gradient,
     "load": dvip.load,
     "open_source": dvip.open_source,

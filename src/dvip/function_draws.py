@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Draws", "Mapped", "Shifted", "Together"]
+__all__ = ["Draws", "Mapped", "Scaled", "Shifted", "Together"]
 
 Rows = Float[np.ndarray, "rows inputs"]
 Values = Float[np.ndarray, "functions rows outputs"]
@@ -56,8 +56,25 @@ class Together:
 
 
 @dataclass(frozen=True)
+class Scaled:
+    """Functions in other units."""
+
+    draws: Draws
+    offset: Float[np.ndarray, " outputs"]
+    scale: Float[np.ndarray, " outputs"]
+
+    def __call__(self, inputs: Rows) -> Values:
+        """The values in these units."""
+        return self.draws(inputs) * self.scale + self.offset
+
+    def gradient(self, inputs: Rows) -> Gradients:
+        """Their derivatives."""
+        return self.draws.gradient(inputs) * self.scale[:, None]
+
+
+@dataclass(frozen=True)
 class Mapped:
-    """Functions whose values go through a map of each number, such as a change of unit.
+    """Functions whose values go through a map of each number, such as an exponential.
 
     Of more units than outputs, the first count.
     """

@@ -87,7 +87,7 @@ class Optimisation:
     >>> search = Optimisation({"x": (-2.0, 3.0)}, num_starting=4)
     >>> for _ in range(10):
     ...     rows = search.suggest()
-    ...     search.observe(rows, (rows["x"] - 1) ** 2)
+    ...     search = search.observe(rows, (rows["x"] - 1) ** 2)
     >>> abs(search.best.row["x"] - 1) < 0.05
     True
     """
@@ -111,7 +111,8 @@ class Optimisation:
         for name, value in (("seed", seed), ("num_starting", num_starting)):
             if value is not None and not (isinstance(value, numbers.Integral) and value >= 0):
                 raise ValueError(f"{name}={value!r} must be a whole number of at least 0.")
-        self.seed, self.num_starting = int(seed), default if num_starting is None else num_starting
+        self.seed = int(seed)
+        self.num_starting = default if num_starting is None else int(num_starting)
         self._points, self._values = np.empty((0, self.space.width)), np.empty(0)
         self._pending, self._num_suggested = np.empty((0, self.space.width)), 0
         self._fitted: tuple[tuple[int, float], Any] | None = None

@@ -28,7 +28,7 @@ from dvip.estimators.choice import (
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
-from dvip.function_draws import Draws, Mapped, Shifted
+from dvip.function_draws import Draws, Scaled, Shifted
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.sum_kernel import ANY_NOISE, GPData, NoisePrior
 from dvip.training import Data
@@ -221,8 +221,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         model, scaler = getattr(self, "model_", None), self.target_scaler_
         if not isinstance(model, ClosedFormGP):
             return super()._draw_values(n, seed)
-        functions = model.draw_functions(n, seed)
-        return Mapped(functions, lambda values: values * scaler.scale + scaler.mean)
+        return Scaled(model.draw_functions(n, seed), scaler.mean, scaler.scale)
 
     def _draw_part(self, part: Any, n: int, seed: int) -> Draws:
         """Each function of a deep part departs from the others by what is in doubt, to one side."""
