@@ -1,8 +1,8 @@
 """The posterior of the last layer given further rows, in closed form.
 
 The units of the last layer are linear in their coefficients, f_h(x) = φ(x)ᵀ a_h + m*(x) with
-q(a_h) = N(m_h, S_h), and y = f + noise of variance σ². Given all before the last layer, the bound
-of all rows is largest where
+q(a_h) = N(m_h, S_h), and y = f + noise of variance σ². Given all before the last layer, and where
+q was the best for the rows before, the bound of all rows is largest with
 
     S'⁻¹    = S⁻¹   + Σ_n w_n E[φ_n φ_nᵀ / σ²],
     S'⁻¹ m' = S⁻¹ m + Σ_n w_n E[φ_n (y_n - m*_n) / σ²],

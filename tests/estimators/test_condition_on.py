@@ -260,6 +260,7 @@ def test_deep_gps_take_in_rows():
     assert errors[1] < errors[0]
 
 
+@pytest.mark.slow
 def test_several_targets_and_logarithms():
     x, y = regression_data(40, num_targets=2)
     model = DVIPRegressor(**TINY, n_layers=2, likelihood="log-normal", shared_prior=False)
@@ -273,7 +274,7 @@ def test_what_cannot_be_done_says_why(exact):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         counts.fit(X[:20], np.round(Y[:20]))
-    with pytest.raises(ValueError, match=r"Poisson is not Gaussian.* Use fit, or partial_fit"):
+    with pytest.raises(ValueError, match=r"Poisson is not Gaussian.* Fit all rows again"):
         counts.condition_on(NEW_X, NEW_Y)
     implicit = DeepModel(DeepNetwork((Stage(make_sip_layer(SMALL_NETWORK), 2),)), Gaussian())
     assert "SIPLayer is not Gaussian" in why_not_conditioned(implicit)

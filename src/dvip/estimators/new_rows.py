@@ -92,10 +92,9 @@ class NewRows(DeepEstimator):
         """Raises an error, which says what to do, if no closed form is known."""
         reason = why_not_conditioned(members_of(self.model_)[0])
         if reason is not None:
-            advice = "fit" if self.inference == "mcmc" else "fit, or partial_fit"
             raise ValueError(
-                f"This {type(self).__name__} cannot take in rows in closed form: {reason}. Use "
-                f"{advice}."
+                f"This {type(self).__name__} cannot take in rows in closed form: {reason}. Fit all "
+                "rows again, or use partial_fit, which goes on after inference='vi'."
             )
 
     def _take_in(self, rows: Batch) -> None:
