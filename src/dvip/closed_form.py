@@ -29,14 +29,14 @@ from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from dvip.sum_kernel import (
-    ANY_NOISE,
+    ANY_FUNCTION,
     FARTHEST,
     JITTER,
     LEAST_NOISE,
     ROWS_AT_ONCE,
     GPData,
     GPFunctions,
-    NoisePrior,
+    KernelPrior,
     Rows,
     SumKernel,
     fitted_kernel,
@@ -283,7 +283,7 @@ Folds = Sequence[Int[np.ndarray, " fold"]]
 
 
 def fit_closed_form(
-    data: GPData, folds: Folds, seed: int, prior: NoisePrior = ANY_NOISE
+    data: GPData, folds: Folds, seed: int, prior: KernelPrior = ANY_FUNCTION
 ) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The Gaussian process of these rows, and what it predicts for each fold without it.
 

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from dvip.estimators.implicit_processes import DVIPRegressor
 from dvip.files import expanded, replace_file
 from dvip.search_space import ROUNDING, Category, Integer, Points, Real, Space
-from dvip.sum_kernel import LITTLE_NOISE, NoisePrior
+from dvip.sum_kernel import SEARCHED_FUNCTION, KernelPrior
 
 __all__ = ["Best", "Category", "Integer", "Optimisation", "Real"]
 
@@ -45,13 +45,13 @@ FORMAT = 1
 
 
 class _Surrogate(DVIPRegressor):
-    """A Gaussian process in closed form for functions with little noise.
+    """A Gaussian process in closed form for functions in a box, with little noise and no trend.
 
-    Where few values are known, and all are alike, noise would explain them as well: a search would
-    then go from corner to corner.
+    Where few values are known, and all are alike, noise would explain them as well, and where there
+    may be a trend, least is known in the corners: a search would go from corner to corner.
     """
 
-    _noise_prior: ClassVar[NoisePrior] = LITTLE_NOISE
+    _kernel_prior: ClassVar[KernelPrior] = SEARCHED_FUNCTION
 
 
 class Best(NamedTuple):
@@ -76,7 +76,7 @@ class Optimisation:
         Whether large values are good.
     model : regressor of dvip, optional
         What the functions are drawn from, not fitted. By default a Gaussian process in closed form
-        as `DVIPRegressor(inference="exact")` is, which thinks that the values have little noise.
+        as `DVIPRegressor(inference="exact")` is, which expects little noise and no trend.
     seed : int, default 0
     num_starting : int, optional
         Rows, spread evenly, before a model chooses; by default two more than twice the dimensions.

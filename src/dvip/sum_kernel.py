@@ -15,15 +15,15 @@ from scipy.linalg import cho_solve, lapack
 from scipy.optimize import minimize
 
 __all__ = [
-    "ANY_NOISE",
+    "ANY_FUNCTION",
     "FARTHEST",
     "JITTER",
     "LEAST_NOISE",
-    "LITTLE_NOISE",
     "ROWS_AT_ONCE",
+    "SEARCHED_FUNCTION",
     "GPData",
     "GPFunctions",
-    "NoisePrior",
+    "KernelPrior",
     "PriorFunctions",
     "Rows",
     "SumKernel",
@@ -54,14 +54,20 @@ ROWS_AT_ONCE = 2_000
 Rows = Float[np.ndarray, "rows inputs"]
 
 
-class NoisePrior(NamedTuple):
-    """What is thought of the noise beforehand: its usual variance, and the spread of its log."""
+class KernelPrior(NamedTuple):
+    """What is thought of a function beforehand.
 
-    usual: float = 0.1
+    The usual variance of its noise, the spread of the logarithm of it, and a factor of the variance
+    of the trend.
+    """
+
+    noise: float = 0.1
     spread: float = 3.0
+    trend: float = 1.0
 
 
-ANY_NOISE, LITTLE_NOISE = NoisePrior(), NoisePrior(1e-3, 1.0)
+# For tables, and for functions that are searched, of which few values are known.
+ANY_FUNCTION, SEARCHED_FUNCTION = KernelPrior(), KernelPrior(1e-3, 1.0, 1e-3)
 
 
 class GPData(NamedTuple):
@@ -102,12 +108,14 @@ class SumKernel:
         cls,
         num_inputs: int,
         variances: Sequence[float] = USUAL_VARIANCES,
-        noise: NoisePrior = ANY_NOISE,
+        prior: KernelPrior = ANY_FUNCTION,
     ) -> "SumKernel":
         """Inputs are some length-scales apart, whatever their number."""
         lengths = np.full(num_inputs, 0.5 * np.log(num_inputs))
-        parts = [np.append(np.log(variance), lengths) for variance in variances]
-        return cls(np.concatenate([[np.log(noise.usual)], *parts]))
+        rough, smooth, linear = variances
+        logs = np.log([rough, smooth, linear * prior.trend])
+        parts = [np.append(log, lengths) for log in logs]
+        return cls(np.concatenate([[np.log(prior.noise)], *parts]))
 
     @property
     def noise(self) -> float:
@@ -264,7 +272,7 @@ def _squared_exponential(
 
 
 def _loss(
-    parameters: np.ndarray, data: GPData, prior: NoisePrior = ANY_NOISE
+    parameters: np.ndarray, data: GPData, prior: KernelPrior = ANY_FUNCTION
 ) -> tuple[float, np.ndarray]:
     """Minus the log marginal likelihood and the log prior of the parameters, and the derivative.
 
@@ -281,7 +289,7 @@ def _loss(
     diagonal = np.diag_indices_from(covariance)
     covariance[diagonal] += noise + JITTER * np.mean(covariance[diagonal])
     factor, failed = lapack.dpotrf(covariance, lower=1)
-    usual = SumKernel.usual(inputs.shape[1], noise=prior).parameters
+    usual = SumKernel.usual(inputs.shape[1], prior=prior).parameters
     spread = np.full(len(parameters), PRIOR_STD)
     spread[0] = prior.spread
     deviations = (parameters - usual) / spread
@@ -316,7 +324,7 @@ def _loss(
 
 
 def fitted_kernel(
-    data: GPData, order: Int[np.ndarray, " rows"], prior: NoisePrior = ANY_NOISE
+    data: GPData, order: Int[np.ndarray, " rows"], prior: KernelPrior = ANY_FUNCTION
 ) -> SumKernel:
     """The most probable parameters, from several starts: there are several hills."""
     few = data.chosen(order[:FEW_FITTED])
@@ -328,7 +336,9 @@ def fitted_kernel(
     return SumKernel(best[0])
 
 
-def _descended(parameters: np.ndarray, data: GPData, prior: NoisePrior) -> tuple[np.ndarray, float]:
+def _descended(
+    parameters: np.ndarray, data: GPData, prior: KernelPrior
+) -> tuple[np.ndarray, float]:
     """Parameters with less of `_loss`, and what they have of it.
 
     A line search that led too far ends L-BFGS early: it begins anew from there.

@@ -30,7 +30,7 @@ from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
 from dvip.function_draws import Draws, Scaled, Shifted
 from dvip.likelihoods.gaussian import Gaussian
-from dvip.sum_kernel import ANY_NOISE, GPData, NoisePrior
+from dvip.sum_kernel import ANY_FUNCTION, GPData, KernelPrior
 from dvip.training import Data
 
 __all__ = ["ChoosingClassifier", "ChoosingRegressor"]
@@ -55,8 +55,8 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
-    # Of the noise of a Gaussian process in closed form; with other ones no rows are left out.
-    _noise_prior: ClassVar[NoisePrior] = ANY_NOISE
+    # Of a Gaussian process in closed form; with another one no rows are left out.
+    _kernel_prior: ClassVar[KernelPrior] = ANY_FUNCTION
     model_: Any  # a ClosedFormGP, too
 
     def _candidates_for_many_rows(self, steps: int) -> list[Candidate]:
@@ -106,7 +106,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             self.model_, moments = fit_constant(rows_of_gp, places)
         else:
             self.model_, moments = fit_closed_form(
-                rows_of_gp, places, self.seed_, self._noise_prior
+                rows_of_gp, places, self.seed_, self._kernel_prior
             )
         self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
         self.bound_history_ = np.zeros(0)
@@ -126,7 +126,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
 
     def _folds_of(self, data: Any) -> tuple[list[Any], Any]:
         """Rows that are left out in turn, and the rest; few rows are all needed."""
-        if data.num_rows < 2 * MIN_LEFT_OUT or self._noise_prior is not ANY_NOISE:
+        if data.num_rows < 2 * MIN_LEFT_OUT or self._kernel_prior is not ANY_FUNCTION:
             return [], data.rows(self.seed_, 0, data.num_rows)
         divided = self
         if self._left_out_share() is None:
