@@ -32,9 +32,9 @@ def test_dependencies_point_one_way():
 
 
 def test_rooms_are_few_and_none_is_too_large():
-    # What came after 65: noise, ensembles, calibration, sampling, what chooses; then priors of all
-    # kinds, each with its file.
-    assert len(MODULES) - len(WING) <= 125
+    # What came after 65: noise, ensembles, calibration, sampling, what chooses, what becomes of new
+    # rows; then priors of all kinds, each with its file.
+    assert len(MODULES) - len(WING) <= 135
     assert len(WING) <= 18
     for path in MODULES:
         most = TO_BE_DIVIDED.get(path.relative_to(SOURCE).as_posix(), 450)

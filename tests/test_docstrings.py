@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import dvip
+from dvip.estimators.sampled_functions import SampledFunctions
+from dvip.optimise import Optimisation
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 
 SOURCE = Path(dvip.__file__).parent
@@ -88,9 +90,20 @@ FUNCTIONS = {
     **{
         f"{name}.{method}": getattr(getattr(dvip, name), method)
         for name in ESTIMATORS
-        for method in ("predict_dist", "sample_functions", "predict_proba")
+        for method in (
+            "predict_dist",
+            "sample_functions",
+            "predict_proba",
+            "condition_on",
+            "suggest_rows",
+        )
         if hasattr(getattr(dvip, name), method)
     },
+    **{
+        f"Optimisation.{method}": getattr(Optimisation, method)
+        for method in ("suggest", "observe", "save", "load")
+    },
+    "SampledFunctions.gradient": SampledFunctions.gradient,
     "load": dvip.load,
     "open_source": dvip.open_source,
 }

@@ -25,6 +25,7 @@ app = typer.Typer(
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
+    What to measure:    dvip suggest model candidates.csv
     Known datasets:     dvip datasets
 
     Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
@@ -372,6 +373,31 @@ def evaluate(
     from dvip.cli.predict import evaluate_table
 
     evaluate_table(model, table, target or [], noise_column or [], as_json=as_json, plot=plot)
+
+
+@app.command()
+@reports_errors
+def suggest(
+    model: ModelArgument,
+    table: TableArgument,
+    number: Annotated[int | None, typer.Option(min=1, help="How many rows; up to 10.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet file for these rows, instead of a list.")
+    ] = None,
+) -> None:
+    """Say which rows of a table to measure next, to learn most about all of them.
+
+    Rows are chosen one after another, so that none tells what another has told. Each has its
+    number, counted from 1, and by what share it would reduce the mean variance of the function.
+
+    \b
+    Examples:
+      dvip suggest model candidates.csv --number 5
+      dvip suggest model candidates.csv --number 96 --out plate.csv
+    """
+    from dvip.cli.suggestions import suggest_rows
+
+    suggest_rows(model, table, number, out)
 
 
 @app.command()

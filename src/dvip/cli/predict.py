@@ -42,6 +42,7 @@ __all__ = [
     "errors_of",
     "evaluate_table",
     "gaps_named",
+    "inputs_of_table",
     "label_reader",
     "parse_quantiles",
     "predict_table",
@@ -78,7 +79,7 @@ class Doubts:
             warn(f"{self.where}{ExtrapolationWarning(dict(self.outside), self.rows)}")
 
 
-def _inputs_of(
+def inputs_of_table(
     model: Any, path: Path, table: Path, targets: Sequence[str]
 ) -> tuple[TableEncoder, Callable[[pd.DataFrame], Any]]:
     """Which columns of a table a model reads, and what it is given of a block.
@@ -152,7 +153,7 @@ def predict_table(
     model = load(path)
     if samples is not None:
         model.set_params(n_predictive_samples=samples)
-    encoder, inputs_of = _inputs_of(model, path, table, ())
+    encoder, inputs_of = inputs_of_table(model, path, table, ())
     noise = _noise_to_predict(model, table)
     total = num_rows(table)
     wanted = None
@@ -265,7 +266,7 @@ def evaluate_table(
         check_picture(plot)
     model = load(path)
     targets, noise = _columns_to_judge(model, path, given, given_noise)
-    encoder, inputs_of = _inputs_of(model, path, table, (*targets, *noise))
+    encoder, inputs_of = inputs_of_table(model, path, table, (*targets, *noise))
     with Doubts().told() as doubts:
         blocks = _labelled_blocks(model, encoder, table, targets, doubts)
         rows = ((inputs_of(frame), y, *errors_of(frame, noise)) for frame, y in blocks)

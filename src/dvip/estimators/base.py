@@ -23,6 +23,7 @@ from dvip.estimators.resumption import checkpoint_folder, training_seed
 from dvip.estimators.sampled_fits import SamplingBuilder
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import save_estimator
+from dvip.function_draws import Draws, Together
 from dvip.objectives import Ensemble
 from dvip.prediction import draw_functions, members_of
 from dvip.runtime import derived_seed, precision, use_compilation_cache
@@ -419,38 +420,28 @@ class DeepEstimator(SamplingBuilder):
         self._keep(results)
         self.n_iter_ = num_steps
 
-    def _draw(self, n: int, random_state: Any) -> Callable[[np.ndarray], np.ndarray]:
-        """n functions of scaled inputs: (n, rows, outputs)."""
+    def _draw(self, n: int, random_state: Any) -> Draws:
+        """n functions of scaled inputs."""
         check_is_fitted(self)
         check_count("n", n)
         return self._draw_values(n, int(check_random_state(random_state).randint(MAX_SEED)))
 
     @abc.abstractmethod
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         """What a draw gives to users, of the trained model."""
 
-    def _draw_latent(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-        """n functions of the last layer's units: (n, rows, units) for scaled inputs."""
+    def _draw_latent(self, n: int, seed: int) -> Draws:
+        """n functions of the last layer's units."""
         models = members_of(self.model_)
         # Members take turns.
-        counts = [len(range(index, n, len(models))) for index in range(len(models))]
+        turns = [np.arange(index, n, len(models)) for index in range(len(models))]
         with precision(self.precision):
             draws = [
-                draw_functions(model.network, count, derived_seed(seed, index))
-                for index, (model, count) in enumerate(zip(models, counts, strict=True))
-                if count
+                (turn, draw_functions(model.network, len(turn), derived_seed(seed, index)))
+                for index, (model, turn) in enumerate(zip(models, turns, strict=True))
+                if len(turn)
             ]
-
-        def functions(inputs: np.ndarray) -> np.ndarray:
-            values = [np.moveaxis(draw(inputs), 1, 2) for draw in draws]
-            if len(values) == 1:
-                return values[0]
-            joined = np.empty((n, *values[0].shape[1:]), values[0].dtype)
-            for index, part in enumerate(values):
-                joined[index :: len(models)] = part
-            return joined
-
-        return functions
+        return draws[0][1] if len(draws) == 1 else Together(n, draws)
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted model to a folder, as JSON and safetensors.

@@ -25,6 +25,7 @@ from dvip.estimators.base import MAX_SEED, DeepEstimator
 from dvip.estimators.candidates import CONSTANT, GP, MANY_ROWS, SAMPLED_GP, Candidate
 from dvip.estimators.descriptions import encode_parameters
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
+from dvip.function_draws import Draws, Together
 from dvip.neighbourhood import Neighbourhood
 from dvip.runtime import precision
 from dvip.training import (
@@ -337,7 +338,7 @@ class ChoosingEstimator(DeepEstimator):
         """Of the parts that are kept."""
         return [judgement.weight for judgement in self.choice_ if judgement.weight > 0]
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         if not hasattr(self, "parts_"):
             return super()._draw_values(n, seed)  # type: ignore[safe-super]  # of a task
         random = np.random.RandomState(seed)
@@ -351,17 +352,9 @@ class ChoosingEstimator(DeepEstimator):
             for index, part in enumerate(self.parts_)
             if (chosen == index).any()
         ]
+        return Together(n, draws)
 
-        def values(inputs: np.ndarray) -> np.ndarray:
-            parts = [(which, draw(inputs)) for which, draw in draws]
-            joined = np.empty((n, *parts[0][1].shape[1:]))
-            for which, of_part in parts:
-                joined[which] = of_part
-            return joined
-
-        return values
-
-    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_part(self, part: Any, n: int, seed: int) -> Draws:
         """n functions of a part."""
         return part._draw_values(n, seed)
 

@@ -18,6 +18,7 @@ from dvip.calibration import (
     tempered,
 )
 from dvip.estimators.base import DeepEstimator
+from dvip.function_draws import Draws
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import Model, class_probabilities, members_of, sample_noises
@@ -235,7 +236,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         draws = self._draw(n, random_state)
         return lambda X: draws(self._scaled(X))
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         return self._draw_latent(n, seed)
 
 

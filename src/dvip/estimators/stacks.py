@@ -1,11 +1,12 @@
 """A regressor and a classifier that may be mixtures of several of their kind, as one model."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dvip.batches import Batch
 from dvip.calibration import (
     Calibration,
     LeftOut,
@@ -30,10 +31,11 @@ from dvip.estimators.choice import MAX_INPUTS_OF_GP, ChoosingEstimator
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
+from dvip.function_draws import Draws, Scaled, Shifted
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbourhood import OF_NETWORKS, OF_PROCESSES, Doubt
 from dvip.sampled_gp import SampledGP, fit_sampled
-from dvip.sum_kernel import GPData
+from dvip.sum_kernel import ANY_FUNCTION, GPData, KernelPrior
 from dvip.training import Data
 
 __all__ = ["ChoosingClassifier", "ChoosingRegressor"]
@@ -71,6 +73,8 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
+    # Of a Gaussian process in closed form; with another one no rows are left out.
+    _kernel_prior: ClassVar[KernelPrior] = ANY_FUNCTION
     model_: Any  # a ClosedFormGP or a SampledGP, too
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
@@ -113,21 +117,19 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
 
     def _fit_closed_form(self, data: Data) -> None:
         folds, rest = self._folds_of(data)
-        rows = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
-        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
-        targets, errors = np.split(targets, [self._num_outputs], axis=1)
-        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        rows: Any = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
+        rows_of_gp = self._rows_of_gp(Batch(*rows))
         ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
         places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
-        rows_of_gp = GPData(inputs, targets, weights, known)
         moments: list[Sequence[GPMoments]]
         if self._closed_form == SAMPLED_GP:
             self.model_, moments = fit_sampled(rows_of_gp, places, self.seed_)
         else:
-            constant = self._closed_form == CONSTANT
-            fit = fit_constant if constant else fit_closed_form
-            self.model_, of_folds = fit(rows_of_gp, places, self.seed_)
-            moments = [(each,) for each in of_folds]
+            if self._closed_form == CONSTANT:
+                fitted = fit_constant(rows_of_gp, places)
+            else:
+                fitted = fit_closed_form(rows_of_gp, places, self.seed_, self._kernel_prior)
+            self.model_, moments = fitted[0], [(each,) for each in fitted[1]]
         self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
         self.bound_history_ = np.zeros(0)
         self._judged = [
@@ -138,9 +140,15 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         if self._calibrates and folds:
             self.calibration_ = _cautious(fit_scale(self._judged, 1), self._judged)
 
+    def _rows_of_gp(self, rows: Batch) -> GPData:
+        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
+        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        return GPData(inputs, targets, weights, known)
+
     def _folds_of(self, data: Any) -> tuple[list[Any], Any]:
         """Rows that are left out in turn, and the rest; few rows are all needed."""
-        if data.num_rows < 2 * MIN_LEFT_OUT:
+        if data.num_rows < 2 * MIN_LEFT_OUT or self._kernel_prior is not ANY_FUNCTION:
             return [], data.rows(self.seed_, 0, data.num_rows)
         divided = self
         if self._left_out_share() is None:
@@ -207,26 +215,51 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             return distribution
         return distribution.at_distance(self.neighbourhood_.relative(self._proper(inputs)))
 
+    def _check_takes_in(self) -> None:
+        for part in getattr(self, "parts_", [self]):
+            if not part._in_closed_form:
+                super(ChoosingRegressor, part)._check_takes_in()
+
+    def _take_in(self, rows: Batch) -> None:
+        if hasattr(self, "parts_"):
+            self.parts_ = tuple(copy.copy(part) for part in self.parts_)
+            for part in self.parts_:
+                part._take_in(rows)
+            if hasattr(self, "neighbourhood_"):
+                inputs = np.asarray(rows.inputs)
+                self.neighbourhood_ = self.neighbourhood_.with_rows(inputs, self.seed_)
+            self.n_samples_seen_ += len(rows.inputs)
+        elif self._in_closed_form:
+            self.model_ = self.model_.given(self._rows_of_gp(rows))
+            self.n_samples_seen_ += len(rows.inputs)
+        else:
+            super()._take_in(rows)
+
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         kernels = [part.model_.members[0].kernel for part in parts if part.inference == "exact"]
         return kernels[0].slopes if kernels else super()._slopes(parts, num_inputs)
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         if not self._in_closed_form:
             return super()._draw_values(n, seed)
-        functions, scaler = self.model_.draw_functions(n, seed), self.target_scaler_
-        return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+        scaler = self.target_scaler_
+        return Scaled(self.model_.draw_functions(n, seed), scaler.mean, scaler.scale)
 
-    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_part(self, part: Any, n: int, seed: int) -> Draws:
         """Each function departs from the others by what is in doubt, to one side."""
-        values = super()._draw_part(part, n, seed)
+        draws = super()._draw_part(part, n, seed)
         if not (hasattr(self, "neighbourhood_") and self._is_gaussian()):
-            return values
+            return draws
         random, doubt = np.random.default_rng(seed), _doubt_of(part)
         sides = doubt.factor * random.standard_normal((n, 1, 1)) * self.target_scaler_.scale
         sides *= random.uniform(size=(n, 1, 1)) < doubt.weight
-        beyond = self.neighbourhood_.beyond
-        return lambda inputs: values(inputs) + sides * beyond(self._proper(inputs))[:, None]
+        near, proper = self.neighbourhood_, self._proper
+        return Shifted(
+            draws,
+            sides,
+            lambda inputs: near.beyond(proper(inputs)),
+            lambda inputs: near.slopes_beyond(proper(inputs)),
+        )
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
