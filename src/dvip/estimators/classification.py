@@ -18,6 +18,7 @@ from dvip.calibration import (
     tempered,
 )
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.predictions import LabelPredictions
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import Model, class_probabilities, members_of, sample_noises
@@ -33,7 +34,7 @@ __all__ = ["DeepClassifier"]
 SAMPLES_OF_SCORE = 16
 
 
-class DeepClassifier(ClassifierMixin, DeepEstimator):
+class DeepClassifier(ClassifierMixin, DeepEstimator, LabelPredictions):
     """A deep model of class labels."""
 
     task: ClassVar[str] = "classification"

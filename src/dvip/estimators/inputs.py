@@ -162,13 +162,13 @@ class InputReader(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled; warns of rows far from the training."""
         check_is_fitted(self)
-        check_kind("X", X)
+        check_kind("X", X, no_rows=True)
         if hasattr(self, "encoder_"):
             X = self._encoded(X)
         else:
             if len(self.input_shape_) > 1 or getattr(X, "ndim", 0) > 2:
                 X = self._as_rows_of_the_same_shape(X)
-            X = validate_data(self, X, reset=False, dtype=np.float64)
+            X = validate_data(self, X, reset=False, dtype=np.float64, ensure_min_samples=0)
         self._warn_of_extrapolation(X)
         return self.input_scaler_.transform(X, self.precision)
 
@@ -224,8 +224,11 @@ class InputReader(BaseEstimator):
         return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
 
 
-def check_kind(name: str, values: Any) -> None:
-    """Raises an error for arrays that would be taken for other numbers than they stand for."""
+def check_kind(name: str, values: Any, *, no_rows: bool = False) -> None:
+    """Raises an error for arrays that would be taken for other numbers than they stand for.
+
+    A table may have `no_rows` where there is something to predict.
+    """
     if np.ma.is_masked(values):
         raise ValueError(f"{name} is a masked array with hidden values: fill or remove them first.")
     kind = getattr(getattr(values, "dtype", None), "kind", None)
@@ -233,7 +236,7 @@ def check_kind(name: str, values: Any) -> None:
         raise ValueError(f"{name} holds dates or times: make numbers of them, such as days.")
     if not isinstance(values, pd.DataFrame):
         return
-    if not (len(values) and len(values.columns)):
+    if not ((no_rows or len(values)) and len(values.columns)):
         raise ValueError(f"{name} is a table of the shape {values.shape}: it has 0 numbers in it.")
     twice = values.columns[values.columns.duplicated()]
     if len(twice):

@@ -168,7 +168,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             yield from super()._pieces(inputs, errors)
             return
         step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
-        for start in range(0, len(inputs), step):
+        for start in range(0, max(1, len(inputs)), step):
             rows = slice(start, start + step)
             yield self._distribution(inputs[rows], None if errors is None else errors[rows])
 

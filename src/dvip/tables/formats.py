@@ -94,15 +94,17 @@ def read_blocks(
     rows: int | None = ROWS_AT_ONCE,
     *,
     columns: Collection[str] | None = None,
+    no_rows: bool = False,
 ) -> Iterator[pd.DataFrame]:
     """The table in blocks of at most `rows` rows of one file; of `columns` those that it has.
 
-    Without `rows`, a file is one block.
+    Without `rows`, a file is one block. A table without rows is an error, or with `no_rows` one
+    block that has none.
 
     A CSV file does not say what its columns are. Those in `text_columns` are read as the text that
     is there, so that "1.0" stays "1.0" in a block that happens to hold numbers only.
     """
-    empty = True
+    empty: pd.DataFrame | None = pd.DataFrame()
     path = Path(path)
     for file in table_files(path):
         values = {
@@ -111,11 +113,18 @@ def read_blocks(
             if columns is None or name in columns
         }
         for block in _blocks_of_file(file, text_columns, rows, columns):
-            empty = False
             new = {name: value for name, value in values.items() if name not in block.columns}
-            yield block.assign(**new) if new else block
-    if empty:
+            block = block.assign(**new) if new else block
+            if len(block):
+                empty = None
+                yield block
+            elif empty is not None:
+                empty = block
+    if empty is None:
+        return
+    if not no_rows:
         raise TableError(f"{path} has no rows.")
+    yield empty
 
 
 def _folder_values(table: Path, file: Path) -> dict[str, str | None]:
@@ -144,8 +153,7 @@ def _blocks_of_file(
             block.index = pd.RangeIndex(start, start + len(block))
             block.attrs["file"] = path.name
             start += len(block)
-            if len(block):
-                yield block
+            yield block
 
 
 def num_rows(path: str | Path) -> int | None:
@@ -189,6 +197,8 @@ def _parquet_blocks(
         if rows is None:
             yield file.read(read).to_pandas(ignore_metadata=True)
             return
+        if not file.metadata.num_rows:
+            yield file.schema_arrow.empty_table().select(read).to_pandas(ignore_metadata=True)
         for batch in file.iter_batches(batch_size=rows, columns=read):
             yield batch.to_pandas(ignore_metadata=True)
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -379,7 +380,8 @@ def survey_table(
             tuple(text_columns),
             [] if keep else None,
         )
-        for frame in read_blocks(path, survey.text_columns, **({"rows": None} if keep else {})):
+        whole: dict[str, Any] = {"rows": None} if keep else {}
+        for frame in read_blocks(path, survey.text_columns, **whole):
             survey.add(frame)
             on_rows(len(frame))
         if not survey.num_labelled:
