@@ -69,7 +69,14 @@ LEAST_WEIGHT = 0.02
 DIVIDING = {"n_members", "validation_fraction", "calibrate"}
 
 # What a fit leaves behind.
-FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
+FITTED = (
+    "parts_",
+    "choice_",
+    "_left_out_scores",
+    "calibration_",
+    "model_",
+    "neighbourhood_",
+)
 
 # Deep candidates: two layers, or one with wide networks, which many rows are learned from faster.
 CONSTRAINED, FREE = BayesianNeuralNetwork(), BayesianNeuralNetwork(constrained=False)
@@ -98,6 +105,8 @@ class ChoosingEstimator(DeepEstimator):
     inference: str
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
+    # How good the mixture is on rows that were left out; not saved with the model.
+    _left_out_scores: dict[str, float]
     neighbourhood_: Neighbourhood
     # Of a part in closed form: whether it is the constant.
     _constant: bool = False

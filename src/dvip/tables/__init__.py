@@ -14,6 +14,7 @@ from dvip.tables.formats import (
     table_files,
     table_writer,
 )
+from dvip.tables.given import STANDARD, TableFile, TextFormat, given_table
 from dvip.tables.survey import (
     RowSplit,
     TableSurvey,
@@ -22,24 +23,29 @@ from dvip.tables.survey import (
     has_targets,
     survey_table,
     target_numbers,
+    weight_numbers,
 )
 
 __all__ = [
     "ROWS_AT_ONCE",
+    "STANDARD",
     "LeftOut",
     "NumberColumn",
     "RowSplit",
     "Surprises",
     "TableEncoder",
     "TableError",
+    "TableFile",
     "TableSurvey",
     "TableWarning",
     "TextColumn",
+    "TextFormat",
     "check_one_error_each",
     "check_table_output",
     "deciding_value",
     "error_numbers",
     "gap_texts",
+    "given_table",
     "has_targets",
     "num_numbers",
     "num_rows",
@@ -49,4 +55,5 @@ __all__ = [
     "table_files",
     "table_writer",
     "target_numbers",
+    "weight_numbers",
 ]
