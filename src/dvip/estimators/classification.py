@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from sklearn.base import ClassifierMixin
@@ -235,6 +236,36 @@ class DeepClassifier(ClassifierMixin, DeepEstimator, LabelPredictions):
         """
         draws = self._draw(n, random_state)
         return lambda X: draws(self._scaled(X))
+
+    def sample_probabilities(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
+        """The probabilities of the classes under n whole functions from the posterior.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, RandomState or None
+            The same number gives the same functions.
+
+        Returns
+        -------
+        function of X
+            f(X) -> (n, rows, classes), the same functions each time. How they differ is what is not
+            known of the probabilities; their mean is about what `predict_proba` gives.
+        """
+        draws = self._draw(n, random_state)
+        first = getattr(self, "parts_", (self,))[0]
+        likelihood = members_of(first.model_)[0].likelihood
+
+        def probabilities(X: Any) -> np.ndarray:
+            latent = draws(self._scaled(X))
+            with precision(self.precision):
+                values = jnp.moveaxis(jnp.asarray(latent), 2, 0)
+                found = likelihood.class_probabilities(values, jnp.zeros_like(values))
+            given = np.moveaxis(np.asarray(found, dtype=float), 0, 2)
+            given = given / given.sum(axis=2, keepdims=True)
+            return self._calibrated(given.reshape(-1, given.shape[2])).reshape(given.shape)
+
+        return probabilities
 
     def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
         return self._draw_latent(n, seed)
