@@ -215,6 +215,13 @@ def fit(
         bool,
         typer.Option("--resume", help="Go on from the newest checkpoint, if there is one."),
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTML file for a page about the model, judged by the rows split off: 20 % of them "
+            "unless --test-fraction says otherwise."
+        ),
+    ] = None,
     sep: SepOption = None,
     encoding: EncodingOption = None,
     decimal: DecimalOption = None,
@@ -234,6 +241,7 @@ def fit(
     Examples:
       dvip fit houses.csv --target price --out model
       dvip fit iris.parquet --target species --out model --test-fraction 0.2
+      dvip fit houses.csv --target price --out model --report page.html
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
@@ -284,6 +292,7 @@ def fit(
             parameters={name: value for name, value in parameters.items() if value is not None},
             checkpointing=checkpointing,
             verbose=not quiet,
+            report=report,
         )
     if as_json and fitted is not None:
         typer.echo(json.dumps(fitted, indent=1))

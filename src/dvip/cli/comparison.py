@@ -27,9 +27,9 @@ from dvip.tables import (
     TableSurvey,
     check_table_output,
     read_blocks,
+    sampled,
     table_writer,
 )
-from dvip.tables.encoder import row_ranks
 from dvip.training import row_counter
 
 __all__ = ["compare_table"]
@@ -120,15 +120,7 @@ def _rows_of(
     seed: int,
 ) -> tuple[pd.DataFrame, np.ndarray, str, int]:
     """Inputs and targets of the table, or of rows that are chosen by their numbers; the task."""
-    kept, ranks, total = pd.DataFrame(), np.zeros(0, np.uint64), 0
-    for block in read_blocks(table):
-        numbers = np.arange(total, total + len(block))
-        total += len(block)
-        kept = pd.concat([kept, block], ignore_index=True) if len(kept) else block
-        ranks = np.concatenate([ranks, row_ranks(numbers, seed)])
-        if len(kept) > max_rows:
-            places = np.sort(np.argpartition(ranks, max_rows)[:max_rows])
-            kept, ranks = kept.iloc[places], ranks[places]
+    kept, total = sampled(read_blocks(table), max_rows, seed)
     kept = kept.reset_index(drop=True)
     kept.attrs["file"] = table.name
     survey = TableSurvey((target,), tuple(drop))

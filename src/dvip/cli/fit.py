@@ -43,6 +43,8 @@ MAX_NUMBERS_IN_MEMORY = 20_000_000
 # Classes, and columns, that are listed one by one.
 MAX_LISTED = 10
 
+# The share of the rows that a page is made of.
+REPORTED = 0.2
 # Metrics that are told in a line.
 TOLD = ("rmse", "accuracy", "nll", "log_likelihood")
 
@@ -64,6 +66,7 @@ def fit_table(
     parameters: Mapping[str, Any],
     checkpointing: Checkpointing,
     verbose: bool = True,
+    report: Path | None = None,
 ) -> dict[str, Any] | None:
     """Reads, trains, saves, and tells the user what happens. By default, large tables stream.
 
@@ -71,6 +74,11 @@ def fit_table(
     processes that train together, the first writes the model and returns something.
     """
     check_options(model, task, parameters)
+    if report is not None:
+        from dvip.report.markup import check_page  # loads matplotlib
+
+        check_page(report)
+        test_fraction = test_fraction or REPORTED
     if is_first_process():
         check_model_folder(out)
         check_writable(out)
@@ -132,6 +140,8 @@ def fit_table(
     }
     for line in _in_three_lines(fitted):
         typer.echo(line)
+    if report is not None:
+        rows.report(estimator, report, str(out))
     typer.echo(f"Saved to {out}. Next:")
     typer.echo(f"  dvip predict {out} NEW.csv --out predictions.csv")
     typer.echo(f"  dvip evaluate {out} OTHER.csv")
@@ -245,6 +255,26 @@ class _TableRows:
                 yield frame, self._targets(frame), *errors_of(frame, self.survey.noise)
                 doubts.rows += len(frame)
                 done(len(frame))
+
+    def report(self, estimator: Any, out: Path, folder: str) -> None:
+        """Writes a page about a model, judged by the rows for testing, beside baselines."""
+        from dvip.cli.model_report import row_labels, rows_of, write_report
+
+        training = rows_of(self.source(test=False).frames(ROWS_AT_ONCE))
+        test = rows_of(self.source(test=True).frames(ROWS_AT_ONCE))
+        errors = errors_of(test, self.survey.noise)
+        write_report(
+            estimator,
+            test,
+            self._targets(test),
+            out,
+            f"{folder}: {', '.join(self.survey.targets)} of {self.table}",
+            folder,
+            labels=row_labels(test),
+            num_rows=self.survey.num_test(self.task),
+            noise_std=errors[0] if errors else None,
+            training=(training, self._targets(training)),
+        )
 
     def _targets(self, frame: pd.DataFrame) -> np.ndarray:
         return self.survey.read_targets(frame, self.task)

@@ -44,10 +44,13 @@ from dvip.training import row_counter
 
 __all__ = [
     "Doubts",
+    "columns_to_judge",
     "errors_of",
     "evaluate_table",
     "gaps_named",
+    "inputs_of",
     "label_reader",
+    "labelled_blocks",
     "parse_quantiles",
     "predict_table",
 ]
@@ -83,7 +86,7 @@ class Doubts:
             warn(f"{self.where}{ExtrapolationWarning(dict(self.outside), self.rows)}")
 
 
-def _inputs_of(
+def inputs_of(
     model: Any, path: Path, table: TableFile, targets: Sequence[str]
 ) -> tuple[TableEncoder, Callable[[pd.DataFrame], Any]]:
     """Which columns of a table a model reads, and what it is given of a block.
@@ -169,7 +172,7 @@ def predict_table(
         model = load(path)
         if samples is not None:
             model.set_params(n_predictive_samples=samples)
-        encoder, inputs_of = _inputs_of(model, path, table, ())
+        encoder, read_inputs = inputs_of(model, path, table, ())
         noise = _noise_to_predict(model, table)
         # As text, columns that are copied stay as they are.
         as_text = (*encoder.text_columns, *(() if to_parquet else keep))
@@ -186,7 +189,7 @@ def predict_table(
         ):
             for frame in _chosen(read_blocks(table, as_text, no_rows=True), wanted):
                 errors = errors_of(frame, noise)
-                predicted = _predictions(model, inputs_of(frame), quantiles, *errors)
+                predicted = _predictions(model, read_inputs(frame), quantiles, *errors)
                 append(_with_kept(frame, keep, predicted))
                 doubts.rows += len(frame)
                 done(len(frame))
@@ -259,7 +262,7 @@ def quantile_name(p: float) -> str:
     return f"q{whole.zfill(2)}" + (f".{rest}" if rest else "")
 
 
-def _columns_to_judge(
+def columns_to_judge(
     model: Any, path: Path, given: Sequence[str], given_noise: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of the targets and of their known errors, from the model or from the options."""
@@ -299,11 +302,11 @@ def evaluate_table(
 
         check_picture(plot)
     model = load(path)
-    targets, noise = _columns_to_judge(model, path, given, given_noise)
-    encoder, inputs_of = _inputs_of(model, path, table, (*targets, *noise))
+    targets, noise = columns_to_judge(model, path, given, given_noise)
+    encoder, read_inputs = inputs_of(model, path, table, (*targets, *noise))
     with Doubts().told() as doubts:
-        blocks = _labelled_blocks(model, encoder, table, targets, doubts)
-        rows = ((inputs_of(frame), y, *errors_of(frame, noise)) for frame, y in blocks)
+        blocks = labelled_blocks(model, encoder, table, targets, doubts)
+        rows = ((read_inputs(frame), y, *errors_of(frame, noise)) for frame, y in blocks)
         judgement = judged(model, rows, label_reader(model))
     metrics = judgement.metrics()
     title = f"{path} on {counted(doubts.rows, 'row')} of {table}"
@@ -335,7 +338,7 @@ def gaps_named(table: TableFile, targets: Sequence[str]) -> str:
     return f" ({' or '.join([*(['empty'] if '' in texts else []), *words])})"
 
 
-def _labelled_blocks(
+def labelled_blocks(
     model: Any, encoder: TableEncoder, table: TableFile, targets: Sequence[str], doubts: Doubts
 ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
     """The rows of a table that have a target, and their targets; `doubts` counts these rows."""

@@ -1,4 +1,4 @@
-"""What is asked of a trained model every day: intervals, quantiles, variances, sets of labels.
+"""What is asked of a trained model every day: intervals, quantiles, sets of labels, a page.
 
 Each is computed for some rows at a time, so that memory does not grow with the table.
 """
@@ -6,10 +6,12 @@ Each is computed for some rows at a time, so that memory does not grow with the 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
+from sklearn.utils.validation import check_is_fitted
 
 from dvip.distributions import Predictive
 
@@ -21,7 +23,50 @@ COMPONENTS_AT_ONCE = 2**20
 ROUNDING = 1e-9
 
 
-class NumberPredictions(abc.ABC):
+class Reporting:
+    """The part of a model that tells all about itself, on a page."""
+
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        path: str | Path | None = None,
+        *,
+        noise_std: Any = None,
+        training: tuple[Any, Any] | None = None,
+        title: str | None = None,
+    ) -> str:
+        """One self-contained HTML page: how good the model is, what it learned, which rows to see.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs) or DataFrame
+            Rows that the model has not seen, best of all; of more than 10,000, some are chosen.
+        y : array of shape (rows,), for regressions also (rows, targets)
+        path : str or Path, optional
+            The .html file to write.
+        noise_std : number, or array of shape (rows,) or of the shape of y, optional
+            Known errors of the rows, as for `predict`.
+        training : pair of X and y, optional
+            The rows of the training, for the baselines; by default they are fitted to parts of X.
+        title : str, optional
+
+        Returns
+        -------
+        str
+            The page.
+        """
+        from dvip.report import findings_of, page_of, written_page  # which loads matplotlib
+
+        check_is_fitted(self)
+        given = {"noise_std": noise_std, "training": training, "title": title}
+        page = page_of(findings_of(self, X, y, **given))
+        if path is not None:
+            written_page(path, page)
+        return page
+
+
+class NumberPredictions(Reporting, abc.ABC):
     """The part of a regressor that answers with numbers, besides `predict`."""
 
     n_predictive_samples: int
@@ -211,7 +256,7 @@ class PredictionSet:
         return f"PredictionSet({len(self):,} rows{mean})"
 
 
-class LabelPredictions(abc.ABC):
+class LabelPredictions(Reporting, abc.ABC):
     """The part of a classifier that answers with more than the most probable class."""
 
     classes_: np.ndarray

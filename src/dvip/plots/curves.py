@@ -14,6 +14,7 @@ from dvip.plots.pictures import (
     Display,
     as_frame,
     column_of,
+    name_axes,
     target_label,
     typical_rows,
 )
@@ -199,10 +200,17 @@ class PredictionDisplay(Display):
             many = len(self.measured[0]) > 500
             size, strength = (1.5, 0.4) if many else (3.5, 0.8)
             ax.plot(
-                *self.measured, "o", color=MEASURED, ms=size, mew=0, alpha=strength, label="rows"
+                *self.measured,
+                "o",
+                color=MEASURED,
+                ms=size,
+                mew=0,
+                alpha=strength,
+                label="rows",
+                rasterized=many,
             )
         ax.plot(self.x, self.distribution.mean, color=OURS, lw=2, label="mean")
-        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
+        name_axes(ax, *self.labels[:2])
         ax.legend(frameon=False, fontsize=9)
         return self
 
@@ -333,8 +341,8 @@ class SurfaceDisplay(Display):
         if self.rows is not None:
             ax.plot(*self.rows, "o", color="white", ms=2.5, mew=0.4, mec=MEASURED, alpha=0.7)
         ax.set(xlim=(self.x[0], self.x[-1]), ylim=(self.y[0], self.y[-1]))
-        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
-        self.figure_.colorbar(drawn, ax=ax, label=self.labels[2])
+        name_axes(ax, *self.labels[:2])
+        self.figure_.colorbar(drawn, ax=ax).set_label(self.labels[2], parse_math=False)
         return self
 
 
@@ -433,5 +441,5 @@ class FunctionDrawsDisplay(Display):
         """
         ax = self._axes(ax)
         ax.plot(self.x, self.draws.T, color=DRAW_COLOUR, lw=1, alpha=0.7)
-        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
+        name_axes(ax, *self.labels[:2])
         return self

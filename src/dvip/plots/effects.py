@@ -8,19 +8,19 @@ Each draw gives a whole curve, so that the band tells how sure the model is of t
 different rows are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from dvip.plots.pictures import NOTES, OURS, Display, as_frame, column_of, target_label
+from dvip.plots.pictures import NOTES, OURS, Display, as_frame, column_of, name_axes, target_label
 
 __all__ = ["EffectDisplay", "column_importances"]
 
-# Rows that a curve is the mean over, values along a column, and kinds of a text column.
-MAX_ROWS, NUM_VALUES, MAX_KINDS = 100, 25, 12
+# Values along a column, and kinds of a text column.
+NUM_VALUES, MAX_KINDS = 25, 12
 # Single curves that are drawn.
 NUM_DRAWN = 8
 # Rows, and columns, that importances are measured with.
@@ -69,6 +69,8 @@ class EffectDisplay(Display):
         target: int = 0,
         coverage: float = 0.9,
         random_state: Any = 0,
+        functions: Callable[[Any], np.ndarray] | None = None,
+        max_rows: int = 100,
         ax: Axes | None = None,
     ) -> "EffectDisplay":
         """Of a fitted model.
@@ -79,7 +81,7 @@ class EffectDisplay(Display):
             Of a regressor, functions are without the noise of the data; of a classifier, they are
             probabilities of the class that `target` counts.
         X : array of shape (rows, inputs) or DataFrame
-            Rows to average over; of many, 100 are chosen at random.
+            Rows to average over; of many, `max_rows` are chosen at random.
         feature : str or int
             The column, by its name or place.
         n_functions : int, default 50
@@ -89,6 +91,10 @@ class EffectDisplay(Display):
         coverage : float, default 0.9
             The probability of the band.
         random_state : int, RandomState or None, default 0
+        functions : function of X, optional
+            What `sample_functions`, or `sample_probabilities` of a classifier, has drawn already,
+            to use it for several columns.
+        max_rows : int, default 100
         ax : Axes, optional
             Where to draw; new axes by default.
 
@@ -99,18 +105,20 @@ class EffectDisplay(Display):
         frame, named = as_frame(X)
         name = column_of(frame, feature)
         values = _values_along(frame[name])
-        rows = frame.sample(min(MAX_ROWS, len(frame)), random_state=0)
+        rows = frame.sample(min(max_rows, len(frame)), random_state=0)
         stacked = pd.concat([rows] * len(values), ignore_index=True)
         repeated = np.repeat(values, len(rows))
         stacked[name] = pd.Series(repeated).astype(frame[name].dtype) if named else repeated
         inputs: Any = stacked if named else stacked.to_numpy(dtype=float)
         if hasattr(estimator, "predict_dist"):
-            drawn = estimator.sample_functions(n_functions, random_state)(inputs)
+            functions = functions or estimator.sample_functions(n_functions, random_state)
+            drawn = functions(inputs)
             drawn = drawn[..., target] if drawn.ndim == 3 else drawn
             label = target_label(estimator, target)
         else:
             target = 1 if target == 0 and len(estimator.classes_) == 2 else target
-            drawn = estimator.sample_probabilities(n_functions, random_state)(inputs)[..., target]
+            functions = functions or estimator.sample_probabilities(n_functions, random_state)
+            drawn = functions(inputs)[..., target]
             label = f"probability of {estimator.classes_[target]}"
         draws = drawn.reshape(len(drawn), len(values), len(rows)).mean(axis=2)
         observed = None
@@ -168,7 +176,7 @@ class EffectDisplay(Display):
             texts = [_shortened(str(value)) for value in self.values]
             turned = max(map(len, texts), default=0) * len(texts) > 40
             side = "right" if turned else "center"
-            ax.set_xticks(places, texts, rotation=30 if turned else 0, ha=side)
+            ax.set_xticks(places, texts, rotation=30 if turned else 0, ha=side, parse_math=False)
             ax.margins(x=0.15)
         else:
             ax.fill_between(self.values, lower, upper, color=OURS, alpha=0.2, lw=0)
@@ -179,7 +187,7 @@ class EffectDisplay(Display):
                 ticks = np.quantile(self.observed, np.linspace(0, 1, 21))
                 along = ax.get_xaxis_transform()
                 ax.plot(ticks, np.zeros(21), "|", color=NOTES, transform=along)
-        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
+        name_axes(ax, *self.labels[:2])
         return self
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "check_picture",
     "column_of",
     "image",
+    "name_axes",
     "target_label",
     "typical_rows",
     "write_picture",
@@ -103,6 +104,12 @@ def typical_rows(frame: pd.DataFrame, columns: dict[str, np.ndarray]) -> pd.Data
             value = common.iloc[0] if len(common) else None
             rows[name] = pd.Series([value] * number, dtype=column.dtype)
     return pd.DataFrame(rows)
+
+
+def name_axes(ax: Axes, x: str, y: str) -> None:
+    """Labels of axes that are names of columns: dollars in them are no formulas."""
+    ax.set_xlabel(x, parse_math=False)
+    ax.set_ylabel(y, parse_math=False)
 
 
 def target_label(model: Any, target: int = 0) -> str:

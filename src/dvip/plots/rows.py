@@ -8,7 +8,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from dvip.distributions import Predictive, VarianceParts
-from dvip.plots.pictures import HONEST, LIGHT, OURS, Display, as_frame, column_of, target_label
+from dvip.plots.pictures import (
+    HONEST,
+    LIGHT,
+    OURS,
+    Display,
+    as_frame,
+    column_of,
+    name_axes,
+    target_label,
+)
 
 __all__ = ["BoundDisplay", "MeasuredDisplay", "VarianceDisplay"]
 
@@ -131,11 +140,13 @@ class MeasuredDisplay(Display):
         lower, upper = self.distribution[chosen].interval(coverage)
         label = f"{100 * coverage:.3g} % interval"
         ax.vlines(mean[chosen], lower, upper, color=LIGHT, lw=0.9, alpha=0.8, label=label)
-        size = 3.5 if len(mean) <= MAX_INTERVALS else 1.8
-        ax.plot(mean, self.y, "o", color=OURS, ms=size, mew=0, alpha=0.7, label="rows")
+        many = len(mean) > MAX_INTERVALS
+        size, strength = (1.8, 0.4) if many else (3.5, 0.7)
+        points: dict[str, Any] = {"ms": size, "mew": 0, "alpha": strength, "rasterized": many}
+        ax.plot(mean, self.y, "o", color=OURS, label="rows", **points)
         low, high = min(mean.min(), self.y.min()), max(mean.max(), self.y.max())
         ax.plot([low, high], [low, high], color=HONEST, ls="--", lw=1.2)
-        ax.set(xlabel=f"predicted {self.label}", ylabel=f"measured {self.label}")
+        name_axes(ax, f"predicted {self.label}", f"measured {self.label}")
         ax.legend(frameon=False, fontsize=9, loc="upper left")
         return self
 
@@ -255,7 +266,7 @@ class VarianceDisplay(Display):
             labels=["noise of the data", "uncertainty of the function"],
             alpha=0.85,
         )
-        ax.set(xlabel=self.labels[0], ylabel=f"variance of {self.labels[1]}")
+        name_axes(ax, self.labels[0], f"variance of {self.labels[1]}")
         ax.margins(x=0)
         ax.set_ylim(bottom=0)
         ax.legend(frameon=False, fontsize=9, loc="upper left")

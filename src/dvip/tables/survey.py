@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,7 @@ __all__ = [
     "error_numbers",
     "has_targets",
     "labels_of_kind",
+    "sampled",
     "survey_table",
     "target_numbers",
     "weight_numbers",
@@ -376,6 +377,26 @@ class TableSurvey:
         return set(map(self._label, self._test_labels)) - set(
             map(self._label, self._training_labels)
         )
+
+
+def sampled(
+    frames: Iterable[pd.DataFrame], max_rows: int, seed: int = 0
+) -> tuple[pd.DataFrame, int]:
+    """At most so many rows of a table, in their order, and how many it has.
+
+    They are chosen by their numbers, and keep their labels. No more than these and a block are in
+    memory.
+    """
+    kept, ranks, total = pd.DataFrame(), np.zeros(0, np.uint64), 0
+    for block in frames:
+        numbers = np.arange(total, total + len(block))
+        total += len(block)
+        kept = pd.concat([kept, block]) if len(kept) else block
+        ranks = np.concatenate([ranks, row_ranks(numbers, seed)])
+        if len(kept) > max_rows:
+            places = np.sort(np.argpartition(ranks, max_rows)[:max_rows])
+            kept, ranks = kept.iloc[places], ranks[places]
+    return kept, total
 
 
 def survey_table(
