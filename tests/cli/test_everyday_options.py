@@ -272,3 +272,36 @@ def test_comparison_of_numbers_and_mistakes(regression, classification):
     lonely = classification.frame.assign(kind=["lonely", *classification.frame["kind"][1:]])
     lonely.to_csv(table, index=False)
     assert "'lonely' has 1 row" in refuse("compare", table, "--target", "kind")
+
+
+def test_a_page_for_a_model(regression, classification, tmp_path):
+    out = tmp_path / "page.html"
+    told = succeed("report", regression.model, regression.test, "--out", out).stdout
+    assert "open it in a browser" in told
+    text = out.read_text()
+    assert "142 rows" in text
+    assert "left out: holds dates" in text
+    succeed("report", classification.model, classification.table, "--out", out)
+    assert "setosa" in out.read_text()
+    message = refuse("report", regression.model)
+    assert "name a table to judge it by" in message
+    assert "There is no model" in refuse("report", tmp_path, regression.test, "--out", out)
+    assert ".html" in refuse("report", regression.model, regression.test, "--out", tmp_path / "p")
+    message = refuse("report", regression.model, regression.test, "--out", out, "--tables")
+    assert "are for results" in message
+    unknown = classification.folder / "unknown_labels.csv"
+    classification.frame.assign(kind="rosa").to_csv(unknown, index=False)
+    assert "rosa" in refuse("report", classification.model, unknown, "--out", out)
+
+
+def test_fit_writes_a_page_at_once(regression, tmp_path):
+    out = tmp_path / "page.html"
+    options = ("--target", "target", "--out", tmp_path / "m", *QUICK, "--report", out, "--json")
+    summary = json.loads(succeed("fit", regression.train, *options).stdout)
+    assert summary["rows"]["test"] > 30
+    assert "trained on the same rows as the model" in out.read_text()
+    message = refuse(
+        "fit", regression.train, "--target", "target", "--out", tmp_path / "n", "--report", tmp_path
+    )
+    assert ".html" in message
+    assert not (tmp_path / "n").exists()

@@ -56,9 +56,12 @@ class Reporting:
         str
             The page.
         """
-        from dvip.report import findings_of, page_of, written_page  # which loads matplotlib
+        # Which loads matplotlib.
+        from dvip.report import check_page, findings_of, page_of, written_page
 
         check_is_fitted(self)
+        if path is not None:
+            check_page(path)
         given = {"noise_std": noise_std, "training": training, "title": title}
         page = page_of(findings_of(self, X, y, **given))
         if path is not None:

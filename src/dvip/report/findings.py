@@ -19,6 +19,8 @@ __all__ = ["ColumnNote", "Findings", "NamedRow", "findings_of"]
 
 # Rows that a page is made of; of more, so many are chosen at random.
 MAX_ROWS = 10_000
+# Rows of which the CRPS is computed.
+ROWS_OF_CRPS = 1_000
 # Rows that are listed, and their columns.
 NUM_LISTED, NUM_SHOWN = 10, 5
 # Inputs that a linear baseline is fitted to, folds of it without training rows, and its rows.
@@ -111,7 +113,11 @@ def findings_of(
         else:
             prediction = model.predict_proba(X)
         judged = _judged(model, prediction, y)
-        scores, how = _beside_baselines(model, X, y, judged.metrics(), training)
+        own = judged.metrics()
+        if isinstance(judged, RegressionScores):
+            rows = _rows_of_crps(len(y))
+            own["crps"] = float(prediction[rows].crps(y[rows]).mean())
+        scores, how = _beside_baselines(model, X, y, own, training)
         default = f"{type(model).__name__}: {', '.join(getattr(model, 'target_names_', ('y',)))}"
         found = Findings(
             model, X, y, noise_std, num_rows, title or default, prediction, judged, scores, how
@@ -139,9 +145,14 @@ def _some_rows(X: Any, y: np.ndarray, noise_std: Any) -> tuple[Any, np.ndarray, 
     return X, y, noise_std, numbers
 
 
+def _rows_of_crps(num_rows: int) -> np.ndarray:
+    """The rows whose CRPS is computed, the same for all models: it takes long."""
+    return np.random.default_rng(1).permutation(num_rows)[:ROWS_OF_CRPS]
+
+
 def _judged(model: Any, prediction: Any, y: np.ndarray) -> RegressionScores | ClassificationScores:
     if model.task == "regression":
-        of_numbers = RegressionScores()
+        of_numbers = RegressionScores(crps=False)
         of_numbers.add(prediction, y)
         return of_numbers
     of_labels = ClassificationScores(model.classes_.tolist())
@@ -192,10 +203,12 @@ def _baseline_scores(
 ) -> dict[str, float] | None:
     fit = BASELINES[model.task][name]
     if model.task == "regression":
-        of_numbers = RegressionScores()
+        of_numbers, crps = RegressionScores(crps=False), np.zeros(len(y))
         for X_train, y_train, rows in folds:
-            of_numbers.add(fit(X_train, y_train.astype(float), 0)(inputs[rows]), y[rows])
-        return of_numbers.metrics()
+            predicted = fit(X_train, y_train.astype(float), 0)(inputs[rows])
+            of_numbers.add(predicted, y[rows])
+            crps[rows] = predicted.crps(y[rows])
+        return {**of_numbers.metrics(), "crps": float(crps[_rows_of_crps(len(y))].mean())}
     of_labels = ClassificationScores(model.classes_.tolist())
     for X_train, y_train, rows in folds:
         if len(np.unique(y_train)) < len(model.classes_):

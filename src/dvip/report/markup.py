@@ -16,7 +16,7 @@ from dvip.plots.effects import EffectDisplay
 from dvip.plots.honesty import CalibrationDisplay, ReliabilityDisplay
 from dvip.plots.pictures import HONEST, OURS, image, name_axes, target_label
 from dvip.plots.rows import BoundDisplay, MeasuredDisplay, VarianceDisplay
-from dvip.report.findings import FAR, Findings, NamedRow
+from dvip.report.findings import FAR, ROWS_OF_CRPS, Findings, NamedRow
 
 __all__ = ["check_page", "page_of", "written_page"]
 
@@ -67,8 +67,9 @@ def page_of(found: Findings, model_folder: str | None = None) -> str:
     )
 
 
-def check_page(path: Path) -> None:
+def check_page(path: str | Path) -> None:
     """Raises an error, which says what to do, unless a page can be written there."""
+    path = expanded(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{path} must end in .html to be a page.")
     if path.is_dir():
@@ -162,6 +163,8 @@ def _scores(found: Findings) -> str:
         rows.append([escape(metric), *cells, Cell(escape(MEANINGS[metric]), is_text=True)])
     head: list[str | Cell] = ["metric", *map(escape, names), Cell("meaning", is_text=True)]
     how = f"<p>{escape(found.how_compared)}</p>" if found.how_compared else ""
+    if found.is_regression and len(found.targets) > ROWS_OF_CRPS:
+        how += f"<p>The crps is of {ROWS_OF_CRPS:,} of the rows.</p>"
     return f"<h2>How good it is</h2>{_table(head, rows)}{how}"
 
 
