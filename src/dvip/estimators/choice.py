@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
+from dvip.estimators.callbacks import OF_CALLBACKS
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
 from dvip.estimators.serialisation import encode_parameters
 from dvip.neighbourhood import Neighbourhood
@@ -32,7 +33,6 @@ from dvip.training import (
     Member,
     TrainingDiverged,
     is_first_process,
-    progress_bar,
     train_members,
 )
 
@@ -185,7 +185,7 @@ class ChoosingEstimator(DeepEstimator):
             shared["calibrate"] = False
         for name, settings in self._candidates(data.num_rows, num_inputs):
             part = copy.copy(self)
-            for attribute in FITTED:
+            for attribute in (*FITTED, *OF_CALLBACKS):
                 part.__dict__.pop(attribute, None)
             part.__dict__.update({**shared, **settings, **given, "verbose": False})
             if part._left_out_share() is None:  # rows are left out nevertheless, to be judged by
@@ -278,8 +278,7 @@ class ChoosingEstimator(DeepEstimator):
         """
         members = self._members_of(parts, data, inputs, checkpoints)
         total = sum(member.settings.max_iter for of_part in members.values() for member in of_part)
-        shown = self.verbose and is_first_process()
-        with progress_bar(max(1, total), shown=shown) as report:
+        with self._progress(max(1, total)) as report:
             try:
                 self._train_together(parts, members, report)
             except TrainingDiverged as error:
@@ -313,11 +312,14 @@ class ChoosingEstimator(DeepEstimator):
         self,
         parts: Mapping[str, "ChoosingEstimator"],
         members: Mapping[str, list[Member]],
-        report: Callable[[int, float], None],
+        report: Callable[[int, float], Any],
     ) -> None:
         every = [member for of_part in members.values() for member in of_part]
         left = seconds_left(self.max_seconds, self._started)
-        results = iter(train_members(every, self.precision, report, left) if every else [])
+        stoppable = self._is_followed
+        results = iter(
+            train_members(every, self.precision, report, left, stoppable=stoppable) if every else []
+        )
         for name, part in parts.items():
             part._keep(list(islice(results, len(members[name]))))
 
