@@ -19,6 +19,7 @@ from dvip.calibration import (
     tempered,
 )
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.inputs import as_pandas
 from dvip.estimators.predictions import LabelPredictions
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble
@@ -78,6 +79,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator, LabelPredictions):
     def _read_training_rows(
         self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
+        y = as_pandas(y)
         _check_labels(y)
         return super()._read_training_rows(X, y, reset=reset, **options)
 

@@ -20,7 +20,7 @@ from dvip.sources.records import RowsContent
 from dvip.tables import TableEncoder
 from dvip.tables.cells import is_number_type, quoted
 
-__all__ = ["NAMES_OF_COLUMNS", "ExtrapolationWarning", "InputReader", "check_kind"]
+__all__ = ["NAMES_OF_COLUMNS", "ExtrapolationWarning", "InputReader", "as_pandas", "check_kind"]
 
 # What a source notes of its columns besides the inputs: names of the targets and of their errors.
 NAMES_OF_COLUMNS = ("target_names_", "noise_names_")
@@ -62,6 +62,7 @@ class InputReader(BaseEstimator):
         self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Inputs, as rows of numbers, and targets; notes names, shape and encoding."""
+        X, y = as_pandas(X), as_pandas(y)
         check_kind("X", X)
         check_kind("y", y)
         if reset:
@@ -162,6 +163,7 @@ class InputReader(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled; warns of rows far from the training."""
         check_is_fitted(self)
+        X = as_pandas(X)
         check_kind("X", X, no_rows=True)
         if hasattr(self, "encoder_"):
             X = self._encoded(X)
@@ -222,6 +224,17 @@ class InputReader(BaseEstimator):
                 'prior="recurrent", or make each row flat.'
             )
         return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
+
+
+def as_pandas(values: Any) -> Any:
+    """Tables of polars, pyarrow and others that speak Arrow, as pandas has them; all else as is."""
+    if not hasattr(values, "__arrow_c_stream__") or isinstance(values, pd.DataFrame | pd.Series):
+        return values
+    import pyarrow as pa
+
+    if hasattr(values, "columns") or hasattr(values, "column_names"):
+        return pa.table(values).to_pandas()
+    return pa.chunked_array(values).to_pandas()
 
 
 def check_kind(name: str, values: Any, *, no_rows: bool = False) -> None:
