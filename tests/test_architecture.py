@@ -33,8 +33,8 @@ def test_dependencies_point_one_way():
 
 
 def test_rooms_are_few_and_none_is_too_large():
-    # Noise, ensembles, calibration, sampling and what chooses came after 65; plots, pages, baselines
-    # and more of the command line after 88.
+    # Noise, ensembles, calibration, sampling and what chooses came after 65; displays, pages,
+    # baselines and more of the command line after 88.
     assert len(MODULES) - len(WING) <= 104
     assert len(WING) <= 18
     for path in MODULES:

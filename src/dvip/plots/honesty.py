@@ -90,7 +90,7 @@ def _draw_coverage(axes: Axes, judged: RegressionScores) -> None:
         share = float(np.interp(percent / 100, promised, observed))
         axes.plot(percent / 100, share, "o", color=OURS, ms=6, mec="white", zorder=3)
         axes.annotate(
-            f"{percent} % intervals hold {100 * share:.0f} %",
+            f"{percent} % intervals\nhold {100 * share:.0f} %",
             (percent / 100, share),
             (-8, 6),
             textcoords="offset points",
