@@ -110,7 +110,7 @@ class NumberPredictions(Reporting, abc.ABC):
         >>> from sklearn.datasets import load_diabetes
         >>> from dvip import DVIPRegressor
         >>> X, y = load_diabetes(return_X_y=True)
-        >>> model = DVIPRegressor(n_layers=1, max_iter=100).fit(X, y)
+        >>> model = DVIPRegressor(inference="exact").fit(X[:100], y[:100])
         >>> model.predict_interval(X[:3], coverage=0.5).shape
         (3, 2)
         """
@@ -303,7 +303,7 @@ class LabelPredictions(Reporting, abc.ABC):
         >>> from sklearn.datasets import load_iris
         >>> from dvip import DVIPClassifier
         >>> X, y = load_iris(return_X_y=True)
-        >>> model = DVIPClassifier(n_layers=1, max_iter=100).fit(X, y)
+        >>> model = DVIPClassifier.paper(n_layers=1, max_iter=100).fit(X, y)
         >>> model.predict_set(X, coverage=0.99).mask.shape
         (150, 3)
         """

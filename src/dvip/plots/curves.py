@@ -211,7 +211,7 @@ class PredictionDisplay(Display):
             )
         ax.plot(self.x, self.distribution.mean, color=OURS, lw=2, label="mean")
         name_axes(ax, *self.labels[:2])
-        ax.legend(framealpha=0.8, edgecolor="none", fontsize=9)
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, fontsize=9)
         return self
 
 
