@@ -107,6 +107,7 @@ def test_rows_unlike_the_training():
     assert "look unlike" in visible(fitted.report(inputs, np.append(Y[:60], 100.0)))
 
 
+@pytest.mark.slow
 def test_labels_and_several_targets_and_arrays():
     labels = np.array(["<low>", "high"])[(Y > 100).astype(int)]
     classifier = DVIPClassifier.paper(**SETTINGS).fit(X, labels)
