@@ -24,6 +24,7 @@ _HOMES = {
     "LogNormalMixture": "dvip.distributions",
     "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
+    "PredictionSet": "dvip.estimators.predictions",
     "Predictive": "dvip.distributions",
     "Regression": "dvip.likelihoods",
     "Source": "dvip.sources",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
     from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor
     from dvip.estimators.inputs import ExtrapolationWarning
+    from dvip.estimators.predictions import PredictionSet
     from dvip.estimators.sparse_implicit import SIPRegressor
     from dvip.likelihoods import Classification, Likelihood, Regression
     from dvip.likelihoods.counts import NegativeBinomial, Poisson

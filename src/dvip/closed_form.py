@@ -114,6 +114,9 @@ class ClosedFormGP:
 
     def moments(self, inputs: Rows) -> "GPMoments":
         """Of each target and its noise at scaled inputs."""
+        if not len(inputs):  # of which LAPACK wants to know nothing
+            mean, variance, middle, spread = self._moments(np.zeros((1, inputs.shape[1])))
+            return GPMoments(mean[:0], variance[:0], middle[:0], spread)
         return GPMoments.of_all([self._moments(rows) for rows in pieces(inputs)])
 
     def _moments(self, rows: Rows) -> "GPMoments":

@@ -95,12 +95,17 @@ def in_pieces(
     def evaluate(start: int) -> PyTree:
         piece = inputs[start : start + rows]
         missing = rows - len(piece)
-        padded = np.pad(piece, ((0, missing), (0, 0)), mode="edge") if missing else piece
+        if missing:
+            # A table of no rows goes the same way, and comes out with no rows.
+            filling = piece[-1:] if len(piece) else np.zeros((1, *inputs.shape[1:]), inputs.dtype)
+            padded = np.concatenate([piece, np.repeat(filling, missing, axis=0)])
+        else:
+            padded = piece
         with precision(inputs.dtype):  # threads do not inherit it
             results = function(jax.device_put(padded))
         return jax.tree.map(lambda array: np.asarray(array)[..., : len(piece)], results)
 
-    starts = range(0, len(inputs), rows)
+    starts = range(0, max(1, len(inputs)), rows)
     if len(starts) == 1:
         yield evaluate(0)
         return

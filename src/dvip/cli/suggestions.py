@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dvip.cli.console import counted
-from dvip.cli.predict import Doubts, inputs_of_table
+from dvip.cli.predict import Doubts, inputs_of
 from dvip.estimators import load
-from dvip.tables import TableError, check_table_output, read_blocks, table_writer
+from dvip.tables import TableError, TableFile, check_table_output, read_blocks, table_writer
 
 __all__ = ["suggest_rows"]
 
@@ -19,14 +19,14 @@ OWN = ("row", "reduction")
 DEFAULT_NUMBER = 10
 
 
-def suggest_rows(path: Path, table: Path, number: int | None, out: Path | None) -> None:
+def suggest_rows(path: Path, table: TableFile, number: int | None, out: Path | None) -> None:
     """Prints, or writes, the rows of a table that would tell a model most, the best first."""
     if out is not None:
-        check_table_output(out, table)
+        check_table_output(out, table.path)
     model = load(path)
     if model.task != "regression":
         raise TableError(f"{path} is a classification: rows are suggested for regressions only.")
-    encoder, inputs_of = inputs_of_table(model, path, table, getattr(model, "target_names_", ()))
+    encoder, read_inputs = inputs_of(model, path, table, getattr(model, "target_names_", ()))
     frame = pd.concat(list(read_blocks(table, encoder.text_columns)), ignore_index=True)
     taken = set(OWN) & set(map(str, frame.columns))
     if taken:
@@ -36,7 +36,7 @@ def suggest_rows(path: Path, table: Path, number: int | None, out: Path | None) 
         raise TableError(f"{table} has {counted(len(frame), 'row')}: ask for fewer than {number}.")
     with Doubts().told() as doubts:
         doubts.rows = len(frame)
-        found = model.suggest_rows(inputs_of(frame), number)
+        found = model.suggest_rows(read_inputs(frame), number)
     chosen = frame.iloc[found.rows].reset_index(drop=True)
     chosen.insert(0, OWN[1], found.reductions)
     chosen.insert(0, OWN[0], found.rows + 1)

@@ -37,7 +37,6 @@ from dvip.training import (
     TrainingResult,
     TrainingSettings,
     is_first_process,
-    progress_bar,
     row_counter,
     train_members,
     train_once,
@@ -168,6 +167,7 @@ class DeepEstimator(SamplingBuilder):
         self._started = time.monotonic()
         with (
             checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints,
+            self._told_of_fit(X, y),
             self._undone_on_failure(),
         ):
             self.check_parameters()
@@ -329,8 +329,7 @@ class DeepEstimator(SamplingBuilder):
             )
         self.n_samples_seen_ = data.num_rows
         self._optimiser = None
-        shown = self.verbose and is_first_process()
-        with progress_bar(max_iter * self._num_members, shown=shown) as report:
+        with self._progress(max_iter * self._num_members) as report:
             results = self._train_members(data, inputs, checkpoints, max_iter, report)
         self._warn_if_too_short(results, max_iter)
         self.__dict__.pop("calibration_", None)
@@ -343,14 +342,15 @@ class DeepEstimator(SamplingBuilder):
         inputs: np.ndarray,
         checkpoints: CheckpointFolder | None,
         max_iter: int,
-        report: Callable[[int, float], None],
+        report: Callable[[int, float], Any],
     ) -> list[TrainingResult]:
         """Trains the model, or all members of an ensemble, and keeps them."""
         with precision(self.precision):
             members = self._members(data, inputs, self._settings(max_iter), checkpoints)
             left = seconds_left(self.max_seconds, self._started)
             try:
-                results = train_members(members, self.precision, report, left)
+                stoppable = self._is_followed
+                results = train_members(members, self.precision, report, left, stoppable=stoppable)
             except TrainingDiverged as stopped:
                 if self.n_members is None:
                     self._keep([stopped.result])

@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, best_log_score, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
+from dvip.estimators.callbacks import OF_CALLBACKS
 from dvip.estimators.candidates import CONSTANT, GP, MANY_ROWS, SAMPLED_GP, Candidate
 from dvip.estimators.descriptions import encode_parameters
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
@@ -35,7 +36,6 @@ from dvip.training import (
     TrainingDiverged,
     is_first_process,
     placement,
-    progress_bar,
     train_members,
 )
 
@@ -67,7 +67,14 @@ LEAST_WEIGHT = 0.02
 DIVIDING = {"n_members", "validation_fraction", "calibrate"}
 
 # What a fit leaves behind.
-FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
+FITTED = (
+    "parts_",
+    "choice_",
+    "_left_out_scores",
+    "calibration_",
+    "model_",
+    "neighbourhood_",
+)
 
 
 class ChoosingEstimator(DeepEstimator):
@@ -77,6 +84,8 @@ class ChoosingEstimator(DeepEstimator):
     prior: Any
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
+    # How good the mixture is on rows that were left out; not saved with the model.
+    _left_out_scores: dict[str, float]
     neighbourhood_: Neighbourhood
     # Of a part in closed form: which of them it is.
     _closed_form: str = GP
@@ -137,7 +146,7 @@ class ChoosingEstimator(DeepEstimator):
             shared["calibrate"] = False
         for name, settings in self._candidates(data.num_rows, num_inputs):
             part = copy.copy(self)
-            for attribute in FITTED:
+            for attribute in (*FITTED, *OF_CALLBACKS):
                 part.__dict__.pop(attribute, None)
             part.__dict__.update({**shared, **settings, **given, "verbose": False})
             if part._left_out_share() is None:  # rows are left out nevertheless, to be judged by
@@ -239,8 +248,7 @@ class ChoosingEstimator(DeepEstimator):
             if member.validation is not None:
                 member.validation.rival = rival
         total = sum(member.settings.max_iter for of_part in members.values() for member in of_part)
-        shown = self.verbose and is_first_process()
-        with progress_bar(max(1, total), shown=shown) as report:
+        with self._progress(max(1, total)) as report:
             try:
                 self._train_together(parts, members, report)
             except TrainingDiverged as error:
@@ -274,11 +282,14 @@ class ChoosingEstimator(DeepEstimator):
         self,
         parts: Mapping[str, "ChoosingEstimator"],
         members: Mapping[str, list[Member]],
-        report: Callable[[int, float], None],
+        report: Callable[[int, float], Any],
     ) -> None:
         every = [member for of_part in members.values() for member in of_part]
         left = seconds_left(self.max_seconds, self._started)
-        results = iter(train_members(every, self.precision, report, left) if every else [])
+        stoppable = self._is_followed
+        results = iter(
+            train_members(every, self.precision, report, left, stoppable=stoppable) if every else []
+        )
         for name, part in parts.items():
             part._keep(list(islice(results, len(members[name]))))
 

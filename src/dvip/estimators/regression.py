@@ -13,6 +13,7 @@ from dvip.calibration import Calibration, LeftOut, best_log_score, fit_scale
 from dvip.distributions import Predictive
 from dvip.estimators.inputs import check_kind
 from dvip.estimators.new_rows import NewRows
+from dvip.estimators.predictions import NumberPredictions
 from dvip.estimators.sampled_functions import SampledFunctions
 from dvip.estimators.scales import (
     MAX_SCALED,
@@ -49,7 +50,7 @@ LARGE_ERROR = 2.0
 MAX_TARGET_SCALE = 1e140
 
 
-class DeepRegressor(RegressorMixin, NewRows):
+class DeepRegressor(RegressorMixin, NewRows, NumberPredictions):
     """A deep model of numbers. `y` may have one column or several."""
 
     task: ClassVar[str] = "regression"

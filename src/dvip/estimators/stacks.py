@@ -18,7 +18,7 @@ from dvip.calibration import (
     tempered,
 )
 from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form, fit_constant
-from dvip.distributions import GaussianMixture, Predictive
+from dvip.distributions import CountMixture, GaussianMixture, Predictive
 from dvip.estimators.candidates import (
     CONSTANT,
     SAMPLED_GP,
@@ -67,6 +67,27 @@ def _cautious(calibration: Calibration, left_out: Sequence[LeftOut]) -> Calibrat
     number = sum(len(part.y) for part in left_out)
     trust = number / (number + ROWS_FOR_HALF) if calibration.scale < 1 else 1.0
     return calibration._replace(scale=calibration.scale**trust)
+
+
+def _scores_of(left_out: Sequence[LeftOut], calibration: Calibration | None) -> dict[str, float]:
+    """How good the mixture is on rows that its members left out."""
+    rows: list[np.ndarray] = []
+    for mixture, y, *_ in left_out:
+        if calibration is not None:
+            scale, weight, tail = calibration.scale, calibration.tail_weight, calibration.tail_scale
+            mixture = mixture.rescaled(scale, weight, tail)
+        columns = (
+            -mixture.log_prob(y),
+            np.square(mixture.mean - y),
+            np.abs(mixture.cdf(y) - 0.5) <= 0.45,
+        )
+        rows.append(np.stack([column.reshape(len(y), -1).mean(axis=1) for column in columns]))
+    weights = np.concatenate([part.weights for part in left_out])
+    nll, squares, inside = np.average(np.concatenate(rows, axis=1), axis=1, weights=weights)
+    scores = {"nll": float(nll), "rmse": float(np.sqrt(squares))}
+    # Intervals of counts hold more than they promise.
+    counts = isinstance(left_out[0].prediction, CountMixture)
+    return scores if counts else {**scores, "coverage_90": float(inside)}
 
 
 class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
@@ -206,7 +227,7 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             yield from super()._pieces(inputs, errors)
             return
         step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
-        for start in range(0, len(inputs), step):
+        for start in range(0, max(1, len(inputs)), step):
             rows = slice(start, start + step)
             yield self._distribution(inputs[rows], None if errors is None else errors[rows])
 
@@ -275,14 +296,16 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         for part, column in zip(parts, densities.T, strict=True):
             part._score = float(np.average(column, weights=all_weights))
         weights = stacking_weights(densities, all_weights)
-        if not self._calibrates_parts(parts):
-            return weights, None
         mixtures = [
             Predictive.mixture([part[index][0] for part in judged], weights.tolist())
             for index in range(len(y))
         ]
         left_out = [LeftOut(*triple) for triple in zip(mixtures, y, row_weights, strict=True)]
-        return weights, _cautious(fit_scale(left_out, 1), left_out)
+        calibration = None
+        if self._calibrates_parts(parts):
+            calibration = _cautious(fit_scale(left_out, 1), left_out)
+        self._left_out_scores = _scores_of(left_out, calibration)
+        return weights, calibration
 
     def _calibrates_parts(self, parts: Sequence["ChoosingRegressor"]) -> bool:
         return len(parts) > 1 and self.calibrate is not False
@@ -332,10 +355,17 @@ class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
         for part, column in zip(parts, logs.T, strict=True):
             part._score = float(np.average(column, weights=row_weights))
         weights = stacking_weights(logs, row_weights)
-        if len(parts) == 1 or self.calibrate is False:
-            return weights, None
         mixed = np.tensordot(weights, np.stack(probabilities), axes=1)
-        return weights, fit_temperature([LeftOutClasses(mixed, classes, row_weights)], 1)
+        calibration = None
+        if len(parts) > 1 and self.calibrate is not False:
+            calibration = fit_temperature([LeftOutClasses(mixed, classes, row_weights)], 1)
+            mixed = tempered(mixed, calibration.temperature)
+        right, of_label = mixed.argmax(axis=1) == classes, np.log(mixed[rows, classes])
+        self._left_out_scores = {
+            "accuracy": float(np.average(right, weights=row_weights)),
+            "log_likelihood": float(np.average(of_label, weights=row_weights)),
+        }
+        return weights, calibration
 
     def _judgements(self, data: Data) -> list[LeftOutClasses]:
         """Of a part: what it predicted for left-out rows, at its temperature."""
