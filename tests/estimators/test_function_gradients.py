@@ -84,8 +84,8 @@ def test_maps_and_shifts_and_several_together():
     far = X + 4
     np.testing.assert_allclose(both.gradient(far), differences(both, far), rtol=1e-6)
     np.testing.assert_array_equal(both(far)[[0, 3]], both(far)[[1, 2]])
-    assert (near.doubts(far) > 0).all()
-    np.testing.assert_array_equal(near.doubt_slopes(X[:3]), 0)  # nothing is in doubt there
+    assert (near.beyond(far) > 0).all()
+    np.testing.assert_array_equal(near.slopes_beyond(X[:3]), 0)  # nothing is in doubt there
 
 
 def test_a_table_has_a_derivative_by_each_encoded_column():
