@@ -219,6 +219,7 @@ def _key(seed):
     return random_key(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "shape"),
     [
