@@ -121,6 +121,7 @@ def test_a_period_is_in_the_unit_of_the_column(learned):
     assert not np.allclose(half, process(noise, jnp.asarray(X)))
 
 
+@pytest.mark.slow
 def test_seasons_have_the_covariance_of_the_periodic_kernel():
     """Of all functions together: they share their frequencies."""
     inputs = np.linspace(0, 1, 6)[None]

@@ -12,7 +12,6 @@ from scipy.special import expit
 from scipy.stats import gamma, norm
 
 from dvip import (
-    Additive,
     BayesianNeuralNetwork,
     Constant,
     Convolutional,
@@ -80,14 +79,11 @@ EXAMPLES = {
     "sum": Linear() + Constant() + WAVES,
     "product": WAVES * Linear(),
     "union": BayesianNeuralNetwork(hidden=(4,)) | WAVES,
-    "sum for each unit": PerUnit(Linear() + WAVES, 2),
     "on columns": WAVES.on([0, 2]) + Linear(),
     "warped": WAVES.warped(),
     "period given": Periodic(period=2, num_frequencies=6),
     "period learned from there": Periodic(period=2, learned=True, num_frequencies=6),
-    "additive lines": Additive(Linear()),
     "monotone in some": Monotone(hidden=(4,), increasing=[0], decreasing=[2]),
-    "monotone, unconstrained": Monotone(hidden=(4,), constrained=False),
     "curves": CurvePrior(np.linspace(-3, 3, 5), CURVES).on(1),
     "curves on a learned scale": CurvePrior(np.linspace(-3, 3, 5), CURVES, learned=True).on(1),
     "simulator": JaxSimulatorPrior(decay, {"height": norm(0, 1), "rate": gamma(2)}),

@@ -13,8 +13,8 @@ from dvip.processes.process import DataUnits, ImplicitProcess
 
 __all__ = ["Additive"]
 
-# Functions that a layer should have for each column, and at most.
-WANTED_FOR_EACH, MOST = 10, 200
+# Functions that a layer should have, where nobody says how many.
+WANTED = 100
 
 
 class Additive(ImplicitProcess):
@@ -36,9 +36,8 @@ class Additive(ImplicitProcess):
 
     @property
     def wanted_functions(self) -> int | None:
-        """More for more columns."""
-        number = 1 if self.names is None else len(self.names)
-        return max(50, min(MOST, WANTED_FOR_EACH * number))
+        """Enough for combinations of all columns."""
+        return WANTED
 
     def for_data(self, units: DataUnits) -> "Additive":
         """Each column's process is told of it."""

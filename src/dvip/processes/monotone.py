@@ -22,6 +22,8 @@ __all__ = ["Monotone"]
 # Of the logarithm of a weight that is positive.
 SPREAD = 0.5
 
+WANTED = 100
+
 
 def _columns_or_none(given: object) -> tuple[str | int, ...] | None:
     return None if given is None else checked_columns(given, "increasing or decreasing")
@@ -53,6 +55,11 @@ class Monotone(BayesianNeuralNetwork):
     def bound_to_data(self) -> bool:
         """If it names columns."""
         return not (self.increasing is None and self.decreasing is None)
+
+    @property
+    def wanted_functions(self) -> int | None:
+        """More than of other networks: functions that are all alike in a column combine to less."""
+        return WANTED
 
     def for_data(self, units: DataUnits) -> "Monotone":
         """Finds the columns."""
