@@ -1,6 +1,8 @@
 """Which rows to measure: those that the model asks for, beside rows at random.
 
 Most of the candidates are alike, as in a log of ordinary days; what is to be known is everywhere.
+
+    python examples/choose_measurements.py
 """
 
 import warnings
