@@ -1,6 +1,7 @@
 """A prior of your own: anything that is easy to sample from.
 
-Here functions are random steps. Three methods say what is learned, what is random, and the values.
+Here functions are sums of decays. Three methods say what is learned, what is random, and the
+values; the prediction beyond the rows goes on as decays do, and says how sure that is.
 
     python examples/own_prior.py
 """
@@ -14,43 +15,42 @@ import numpy as np
 from dvip import DVIPRegressor, ImplicitProcess
 
 
-class Steps(ImplicitProcess):
-    """Sums of smooth steps at random places, of random heights; how steep they are is learned."""
+class Decays(ImplicitProcess):
+    """f(x) = c + Σ_k h_k exp(-rate_k · x) of the first input; how fast they are is learned."""
 
-    num_steps: int = eqx.field(static=True, default=8)
-    log_slope: jax.Array | None = None
+    num_decays: int = eqx.field(static=True, default=2)
+    log_rate: jax.Array | None = None
 
     def initialise(self, num_inputs, key):
         """What is learned, before it is."""
-        return Steps(self.num_steps, jnp.full(num_inputs, 3.0))
+        return Decays(self.num_decays, jnp.zeros(()))
 
     def draw_noise(self, key, num_samples):
         """What makes one function differ from another."""
-        shape = (num_samples, self.num_steps, 1)
-        places, heights = jax.random.split(key)
-        return 1.3 * jax.random.normal(places, shape), jax.random.normal(heights, shape)
+        return jax.random.normal(key, (3, num_samples, self.num_decays, 1))
 
     def __call__(self, noise, inputs):
-        """All functions at the inputs, which are columns."""
-        places, heights = noise
-        distance = jnp.exp(self.log_slope)[:, None] * inputs
-        steps = jnp.tanh(distance.sum(axis=0) - jnp.exp(self.log_slope).sum() * places)
-        return jnp.sum(heights * steps, axis=1) / jnp.sqrt(self.num_steps)
+        """All functions at the inputs, which are standardised, and columns."""
+        rates, heights, constants = noise
+        decays = jnp.exp(-jnp.exp(self.log_rate + 0.7 * rates) * (inputs[:1] + 2))
+        return jnp.sum(3 * heights * decays + constants, axis=1)
 
 
 random = np.random.default_rng(0)
-x = np.sort(random.uniform(0, 10, 80))
-y = np.where(x < 3, 0.0, np.where(x < 7, 2.0, 1.0)) + 0.15 * random.normal(size=80)
-grid = np.linspace(0, 10, 300)[:, None]
+x = np.sort(random.uniform(0, 5, 60))
+grid = np.linspace(0, 9, 200)
+truth = 3 * np.exp(-2 * grid) + 2 * np.exp(-0.4 * grid)
+y = np.interp(x, grid, truth) + 0.08 * random.normal(size=60)
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
-options = {"inference": "vi", "n_layers": 1, "n_prior_samples": 100, "max_iter": 3_000}
-model = DVIPRegressor(prior=Steps(), **options)
-axes[0].plot(grid, model.sample_prior_functions(6, grid, random_state=0, y=np.resize(y, 300)).T)
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+options = {"inference": "vi", "n_layers": 1, "n_prior_samples": 30, "max_iter": 4_000}
+model = DVIPRegressor(prior=Decays(), **options)
+axes[0].plot(grid, model.sample_prior_functions(8, x[:, None], 0, y=y, at=grid[:, None]).T)
 axes[0].set(title="functions of the prior", xlabel="x")
-predicted = model.fit(x[:, None], y).predict_dist(grid)
-axes[1].fill_between(grid[:, 0], *predicted.interval(0.9), color="#a9cbe6", lw=0)
+predicted = model.fit(x[:, None], y).predict_dist(grid[:, None])
+axes[1].fill_between(grid, *predicted.interval(0.9), color="#a9cbe6", lw=0)
 axes[1].plot(grid, predicted.mean, color="#1f5f99", lw=2)
+axes[1].plot(grid, truth, "--", color="grey", lw=1)
 axes[1].plot(x, y, ".", color="black", ms=4)
-axes[1].set(title="after 80 rows", xlabel="x")
-figure.savefig("steps.png", dpi=110)
+axes[1].set(title="after 60 rows; dashed is the truth", xlabel="x")
+figure.savefig("decays.png", dpi=110)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from dvip import BayesianNeuralNetwork, DVIPRegressor, SimulatorPrior
+from dvip import DVIPRegressor, SimulatorPrior
 
 FOLDER = Path(__file__).parent
 BLUE, PALE, GREY, BLACK = "#1f5f99", "#a9cbe6", "#8a8a90", "#1b1b1e"
@@ -83,17 +83,17 @@ def layer():
 
 
 def depth():
-    """Why deep: layers of the same small networks, more of them."""
+    """Why deep: layers with the same prior, more of them."""
     random = np.random.default_rng(0)
     x = np.sort(random.uniform(-3, 3, 200))
 
     def truth(x):
-        return np.where(x < 0, 0.5 * np.sin(1.2 * x), np.sin(9 * x) + 1)
+        return np.where(x < 0, 0.4 * np.sin(1.2 * x), np.sin(5 * x))
 
     y = truth(x) + 0.1 * random.normal(size=x.size)
     figure, axes = panels(3, sharey=True)
-    for panel, number in zip(axes, (1, 2, 4), strict=True):
-        model = DVIPRegressor.paper(n_layers=number, max_iter=12_000, random_state=0)
+    for panel, number in zip(axes, (1, 2, 3), strict=True):
+        model = DVIPRegressor.paper(n_layers=number, prior="gp", max_iter=6_000)
         model.fit(x[:, None], y)
         band(panel, model, (x, y))
         error = np.sqrt(np.mean(np.square(model.predict(GRID[:, None]) - truth(GRID))))
@@ -103,30 +103,28 @@ def depth():
 
 
 def alpha():
-    """Why α: two branches that no single function explains."""
+    """Why α: rows that scatter more in one place, and noise that is the same everywhere."""
     random = np.random.default_rng(0)
-    x = np.sort(random.uniform(-3, 3, 400))
-    y = np.where(random.uniform(size=x.size) < 0.5, 1, -1) * np.abs(x) / 2
-    y = y + 0.1 * random.normal(size=x.size)
+
+    def rows(number):
+        x = np.sort(random.uniform(-3, 3, number))
+        scatter = 0.06 + 0.5 / (1 + np.exp(-5 * x))
+        return x, np.sin(1.5 * x) + scatter * random.normal(size=number)
+
+    (x, y), (new_x, new_y) = rows(300), rows(2_000)
     figure, axes = panels(2, height=3.2, sharey=True)
-    heights = np.linspace(-2.2, 2.2, 200)
     for panel, value in zip(axes, (0.0, 1.0), strict=True):
         model = DVIPRegressor.paper(
-            n_layers=2,
-            alpha=value,
-            n_training_samples=10,
-            prior=BayesianNeuralNetwork(constrained=False),
-            max_iter=4_000,
-            random_state=0,
+            n_layers=2, alpha=value, n_training_samples=5, max_iter=6_000, random_state=0
         ).fit(x[:, None], y)
-        predicted = model.predict_dist(GRID[:, None])
-        density = np.stack([predicted.pdf(np.full(GRID.size, height)) for height in heights])
-        panel.pcolormesh(GRID, heights, np.minimum(density, 1.5), cmap="Blues", rasterized=True)
-        panel.plot(x, y, ".", color=BLACK, ms=2.5)
-        gain = predicted.log_prob(np.abs(GRID) / 2).mean()
-        panel.set_title(
-            f"α = {value:g}: log-density of the upper branch {gain:.2f}", loc="left", size=10
-        )
+        band(panel, model, (x, y))
+        predicted = model.predict_dist(new_x[:, None])
+        low, high = predicted.interval(0.9)
+        inside = (low < new_y) & (new_y < high)
+        shares = f"{inside[new_x < 0].mean():.0%} and {inside[new_x > 0].mean():.0%}"
+        score = -predicted.log_prob(new_y).mean()
+        title = f"α = {value:g}: NLL {score:.2f}, {shares} of new rows inside"
+        panel.set_title(title, loc="left", size=10)
     return figure
 
 
