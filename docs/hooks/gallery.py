@@ -109,8 +109,14 @@ def read(name: str, version: bytes) -> Example:
 
 
 def heading(example: Example) -> str:
-    """The title up to its colon, as a heading."""
+    """The title up to its colon."""
     return example.title.partition(":")[0].rstrip(".")
+
+
+def summary(example: Example) -> str:
+    """The title after its colon, as a sentence."""
+    rest = example.title.partition(":")[2].strip()
+    return rest[:1].upper() + rest[1:]
 
 
 def page(example: Example) -> str:
@@ -121,7 +127,8 @@ def page(example: Example) -> str:
     output = f"```text\n{example.output.rstrip()}\n```" if example.output.strip() else ""
     command = f"```\npython examples/{example.name}.py\n```"
     code = f"```python\n{example.code}\n```"
-    parts = (f"# {heading(example)}", example.title, example.text, pictures, code, command, output)
+    texts = (f"# {heading(example)}", summary(example), example.text)
+    parts = (*texts, pictures, command, output, "## The code", code)
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -135,7 +142,7 @@ def index(sections: dict[str, list[Example]]) -> str:
     for section, examples in sections.items():
         lines.append(f"## {section}")
         for example in examples:
-            lines.append(f"**[{heading(example)}]({example.name}.md).** {example.title}")
+            lines.append(f"**[{heading(example)}]({example.name}.md).** {summary(example)}")
             if example.figures:
                 figure = f"{example.name}-{example.figures[0].name}"
                 lines.append(f"[![{heading(example)}]({figure}){{ width=420 }}]({example.name}.md)")
