@@ -1,6 +1,7 @@
 """A first regression: a curve, its intervals, and what is known in a gap.
 
-Where there are no rows the intervals widen. The default needs no settings.
+Where there are no rows the intervals widen: the noise is the same, but the function is in doubt.
+The default needs no settings.
 
     python examples/first_regression.py
 """
@@ -18,15 +19,13 @@ y = np.sin(1.5 * x) + 0.3 * x + 0.2 * random.normal(size=x.size)
 model = DVIPRegressor().fit(x[:, None], y)
 
 new = np.array([[2.0], [5.0], [9.0]])
-mean = model.predict(new)
 intervals = model.predict_interval(new, coverage=0.9)
 noise, function = model.predict_dist(new).variance_parts()
-for row, centre, (low, high), parts in zip(
-    new[:, 0], mean, intervals, zip(noise, function, strict=True), strict=True
-):
-    share = parts[1] / sum(parts)
-    print(f"x = {row:g}: {centre:.2f}, 90 % between {low:.2f} and {high:.2f};", end=" ")
-    print(f"{share:.0%} of the variance is doubt about the function")
+doubts = function / (noise + function)
+for row, (low, high), doubt in zip(new[:, 0], intervals, doubts, strict=True):
+    print(
+        f"x = {row:g}: 90 % between {low:.2f} and {high:.2f}, {doubt:.0%} of the variance is doubt"
+    )
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
 grid = np.linspace(-1, 11, 200)[:, None]

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -62,6 +63,13 @@ def test_links_inside_the_repository_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def file_as_module(name: str):
+    spec = importlib.util.spec_from_file_location(Path(name).stem, ROOT / name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
@@ -69,9 +77,7 @@ def test_the_readme_is_short():
 @pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/when.md"])
 def test_results_in_pages_are_those_in_the_repository(name):
     """`python docs/tables.py` takes them anew."""
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "docs" / "tables.py")
-    tables = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tables)
+    tables = file_as_module("docs/tables.py")
     shown = (ROOT / name).read_text()
     assert len(tables.MARKED.findall(shown)) == len(re.findall("<!-- (?:rows|table) of", shown)) > 0
     assert shown == tables.refreshed(ROOT / name)
@@ -117,6 +123,12 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     assert 'id="dvip.DVIPRegressor.predict_interval"' in estimators
     design = (tmp_path / "design.html").read_text()
     assert 'href="benchmarks/results/streaming.html"' in design
+
+    (tmp_path / "page.html").write_text('<p><script async src="https://example.org/a.js"></script>')
+    (tmp_path / "page.css").write_text('@import "//example.org/a.css"; a { b: url(c.png) }')
+    hook = file_as_module("docs/hooks/repository.py")
+    with pytest.raises(Exception, match=r"example\.org/a\.js\n.*example\.org/a\.css$"):
+        hook.on_post_build(SimpleNamespace(site_dir=tmp_path))
 
 
 def section(page: Path, title: str) -> str:

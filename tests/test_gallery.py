@@ -49,7 +49,7 @@ def test_a_program_knows_more(example, name):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("first_regression", "of the variance is doubt about the function"),
+        ("first_regression", "of the variance is doubt"),
         ("first_classifier", "sets that hold the label"),
         ("look_at_a_model", "shuffling bmi"),
         ("counts", "negative-binomial: CRPS"),
