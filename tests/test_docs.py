@@ -121,6 +121,7 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
         assert (tmp_path / f"{page}.html").exists()
     estimators = (tmp_path / "reference" / "estimators.html").read_text()
     assert 'id="dvip.DVIPRegressor.predict_interval"' in estimators
+    assert "regularised" in (tmp_path / "reference" / "priors.html").read_text()  # an option
     design = (tmp_path / "design.html").read_text()
     assert 'href="benchmarks/results/streaming.html"' in design
 
