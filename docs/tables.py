@@ -30,12 +30,16 @@ def taken(mark: re.Match) -> str:
         text = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
     if kind == "table":
         return above + TABLE.search(text)[0]
-    found: dict[tuple[str, ...], str] = {}
-    for row in TABLE.findall(text):
-        for line in row.splitlines(keepends=True):
-            found.setdefault(names(line), line)
-    lines = table.splitlines(keepends=True)
-    return above + "".join(lines[:2]) + "".join(found[names(line)] for line in lines[2:])
+    found: dict[tuple[str, ...], tuple[str, str]] = {}  # the row, and the head of its table
+    for block in TABLE.findall(text):
+        first, rule, *rows = block.splitlines(keepends=True)
+        for row in rows:
+            found.setdefault(names(row), (row, first + rule))
+    wanted = [names(row) for row in table.splitlines()[2:]]
+    gone = [row for row in wanted if row not in found]
+    if gone:
+        raise LookupError(f"{file} has no row of {gone[0]} any more: take another, or none.")
+    return above + found[wanted[0]][1] + "".join(found[row][0] for row in wanted)
 
 
 def refreshed(page: Path) -> str:
