@@ -33,8 +33,8 @@ def test_dependencies_point_one_way():
 
 
 def test_rooms_are_few_and_none_is_too_large():
-    # What came after 65: noise, ensembles, calibration, sampling, what chooses.
-    assert len(MODULES) - len(WING) <= 92
+    # What came after 65: noise, ensembles, calibration, sampling, what chooses, other libraries.
+    assert len(MODULES) - len(WING) <= 95
     assert len(WING) <= 18
     for path in MODULES:
         most = TO_BE_DIVIDED.get(path.relative_to(SOURCE).as_posix(), 450)

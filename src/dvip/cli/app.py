@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ app = typer.Typer(
     Known datasets:     dvip datasets
 
     Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
+    Parquet may also be at an address: s3://, gs://, hdfs:// or file://.
     """,
 )
 
@@ -42,9 +43,24 @@ class Task(StrEnum):
 Model = StrEnum("Model", {name: name for name in MODELS})  # type: ignore[misc]
 DEFAULT_MODEL = Model("dvip")
 
+
+def _table(text: str) -> Any:
+    """A path, or an address such as s3://bucket/rows.parquet."""
+    if "://" not in text:
+        return Path(text)
+    from dvip.tables.addresses import located
+
+    return located(text)
+
+
 TableArgument = Annotated[
-    Path,
-    typer.Argument(help="A CSV or Parquet file, or a folder of Parquet files.", metavar="TABLE"),
+    Any,
+    typer.Argument(
+        parser=_table,
+        help="A CSV or Parquet file, or a folder of Parquet files, which may be at an address such "
+        "as s3://bucket/folder.",
+        metavar="TABLE",
+    ),
 ]
 ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
