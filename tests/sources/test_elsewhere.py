@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dvip import DVIPRegressor, TableError, open_source
 from dvip.__main__ import app
 from dvip.tables import read_table
-from dvip.tables.addresses import Address, located
+from dvip.tables.addresses import TableAddress, located
 
 BUCKET = "measurements"
 
@@ -42,7 +42,7 @@ def test_addresses_of_files_are_files(frame, tmp_path):
     frame.to_parquet(path)
     (tmp_path / "with space" / "_notes.parquet").write_text("of the program that wrote it")
     address = located(path.as_uri())
-    assert isinstance(address, Address)
+    assert isinstance(address, TableAddress)
     np.testing.assert_array_equal(rows_of(open_source(path.as_uri(), "y")), frame)
     folder = (tmp_path / "with space").as_uri()
     assert set(read_table(folder)["year"]) == {"2020"}

@@ -11,7 +11,7 @@ import pandas as pd
 from dvip.sources.record_batches import BatchSource, RecordBatches, are_batches
 from dvip.sources.source import ArraySource, Source, TableSource
 from dvip.tables import TableEncoder, TableError, check_one_error_each, read_blocks
-from dvip.tables.addresses import Address, located
+from dvip.tables.addresses import TableAddress, located
 from dvip.tables.cells import check_present, missing_cells, row_name
 
 __all__ = ["open_source"]
@@ -93,7 +93,7 @@ def open_source(
 
 def _given(path: Any) -> Path | RecordBatches:
     """Where the rows are."""
-    if isinstance(path, str | Path | Address):
+    if isinstance(path, str | Path | TableAddress):
         return located(path)
     if not are_batches(path):
         raise ValueError(

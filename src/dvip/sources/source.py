@@ -20,7 +20,7 @@ from dvip.tables import (
     read_blocks,
     table_files,
 )
-from dvip.tables.addresses import Address, located
+from dvip.tables.addresses import TableAddress, located
 
 __all__ = ["ArraySource", "Block", "Source", "TableSource", "file_state"]
 
@@ -112,9 +112,9 @@ class Source(abc.ABC):
 NUMBERS_AT_ONCE = 2**20
 
 
-def file_state(path: str | Path | Address) -> list[Any]:
+def file_state(path: str | Path | TableAddress) -> list[Any]:
     """What changes when a file changes: its name, size and time."""
-    if isinstance(path, Address):
+    if isinstance(path, TableAddress):
         return path.state()
     path = Path(path)
     status = path.stat()

@@ -16,7 +16,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 from dvip.files import expanded
 from dvip.tables.cells import TableError
 
-__all__ = ["Address", "located", "place", "reachable"]
+__all__ = ["TableAddress", "located", "place", "reachable"]
 
 # Two letters at least: one is a drive.
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -45,7 +45,7 @@ UNREACHABLE = re.compile(
 )
 
 
-class Address:
+class TableAddress:
     """A file or folder on a filesystem that pyarrow knows, with what readers need of a `Path`.
 
     Nothing is asked of the filesystem before it must be. In messages, an address has neither the
@@ -62,13 +62,17 @@ class Address:
         return self.shown
 
     def __repr__(self) -> str:
-        return f"Address({self.shown!r})"
+        return f"TableAddress({self.shown!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Address) and (self.uri, self.shown) == (other.uri, other.shown)
+        return isinstance(other, TableAddress) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((self.uri, self.shown))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.uri, self.shown
 
     @property
     def name(self) -> str:
@@ -139,11 +143,11 @@ class Address:
         options, status = urlsplit(self.uri).query, self.stat()
         return [self.shown, options, status.st_size, status.st_mtime_ns]
 
-    def relative_to(self, folder: "Address") -> PurePosixPath:
+    def relative_to(self, folder: "TableAddress") -> PurePosixPath:
         """The rest of the address, from a folder on."""
         return PurePosixPath(self.place[1]).relative_to(folder.place[1])
 
-    def files(self) -> "list[Address]":
+    def files(self) -> "list[TableAddress]":
         """All files of a folder and its folders, by name."""
         with reachable(self):
             system, path = self.place
@@ -153,37 +157,37 @@ class Address:
         tables = [file for file in inside if not any(part[0] in "._" for part in file.parts)]
         base, here = self.shown.rstrip("/"), path.rstrip("/")
         return [
-            Address(self.uri, f"{base}/{file}", (system, f"{here}/{file}"))
+            TableAddress(self.uri, f"{base}/{file}", (system, f"{here}/{file}"))
             for file in sorted(tables)
         ]
 
 
-def located(path: str | os.PathLike[str] | Address) -> Path:
+def located(path: str | os.PathLike[str] | TableAddress) -> Path:
     """A path, or the address that a text is. (It does what readers need of a path.)"""
     if isinstance(path, str) and SCHEME.match(path) and "://" in path:
-        return cast(Path, Address(path))
+        return cast(Path, TableAddress(path))
     if isinstance(path, Path) and SCHEME.match(str(path)):
         raise TableError(f"{path} is an address that lost a slash: give it as text, not as a Path.")
-    return cast(Path, path) if isinstance(path, Address) else expanded(Path(path))
+    return cast(Path, path) if isinstance(path, TableAddress) else expanded(Path(path))
 
 
-def place(path: Path | Address) -> tuple[FileSystem, str]:
+def place(path: Path | TableAddress) -> tuple[FileSystem, str]:
     """The filesystem of a file, and where it has the file."""
-    return path.place if isinstance(path, Address) else (LocalFileSystem(), str(path))
+    return path.place if isinstance(path, TableAddress) else (LocalFileSystem(), str(path))
 
 
 @contextmanager
-def reachable(path: Path | Address) -> Iterator[None]:
+def reachable(path: Path | TableAddress) -> Iterator[None]:
     """What a filesystem elsewhere complains of is one `TableError` that says what to look at."""
     try:
         yield
     except OSError as error:
-        if not isinstance(path, Address):
+        if not isinstance(path, TableAddress):
             raise
         raise TableError(_told(path, error)) from error
 
 
-def _told(address: Address, error: OSError) -> str:
+def _told(address: TableAddress, error: OSError) -> str:
     reason = " ".join(str(error).split()).replace(address.uri, address.shown)
     if NO_BUCKET.search(reason):
         return f"There is no bucket of that name, or it is hidden: {address}."

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from dvip.files import check_writable
-from dvip.tables.addresses import Address, located, place, reachable
+from dvip.tables.addresses import TableAddress, located, place, reachable
 from dvip.tables.cells import TableError, check_distinct
 from dvip.tables.text_files import GAP_TEXTS, TEXT_TYPES, separator, text_blocks
 
@@ -58,7 +58,7 @@ def is_parquet(path: Path) -> bool:
         return True
     if not name.endswith(TABLE_TYPES):
         raise TableError(f"{path} is of an unknown type: its name must end in {_either()}.")
-    if isinstance(path, Address) and not name.endswith(PARQUET_TYPES):
+    if isinstance(path, TableAddress) and not name.endswith(PARQUET_TYPES):
         raise TableError(f"{path} is not Parquet, and only that is read from elsewhere: copy it.")
     return name.endswith(PARQUET_TYPES)
 
@@ -71,7 +71,7 @@ def table_files(path: str | Path) -> list[Path]:
     path = located(path)
     if not path.is_dir():
         return [path]
-    if isinstance(path, Address):
+    if isinstance(path, TableAddress):
         files = [file for file in path.files() if file.name.lower().endswith(PARQUET_TYPES)]
     else:
         with readable(path):
@@ -195,7 +195,7 @@ def _parquet_blocks(
     # `pre_buffer` would keep all that it has read until the file is closed; with a buffer, a block
     # is read where it is needed and not the whole row group before it, as a dataset's scan does.
     system, name = place(path)
-    size = BUFFER_ELSEWHERE if isinstance(path, Address) else READ_BUFFER
+    size = BUFFER_ELSEWHERE if isinstance(path, TableAddress) else READ_BUFFER
     with (
         reachable(path),
         pq.ParquetFile(name, pre_buffer=False, buffer_size=size, filesystem=system) as file,
@@ -251,7 +251,7 @@ def readable(path: Path) -> Iterator[None]:
 
 def check_table_output(path: Path, *inputs: Path) -> None:
     """Raises a `TableError` unless a table can be written to `path`, which is none of `inputs`."""
-    inputs = tuple(given for given in inputs if not isinstance(given, Address))
+    inputs = tuple(given for given in inputs if not isinstance(given, TableAddress))
     is_parquet(path)
     if path.is_dir():
         raise TableError(f"{path} is a folder: give the name of a file.")
