@@ -13,7 +13,7 @@ HEADER = """\
 """
 EXTRAS = ("test",)
 # Of the time of these versions: with newer ones they only warn, but warnings are errors in tests.
-COMPANIONS = ("click==8.2.1",)
+COMPANIONS = ("click==8.2.1", "pyparsing==3.2.3")
 
 
 def lowest(pyproject: Path) -> str:
