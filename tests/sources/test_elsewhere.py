@@ -54,6 +54,21 @@ def test_addresses_of_files_are_files(frame, tmp_path):
     assert source.fingerprint() != before
 
 
+def test_the_command_line_takes_addresses(frame, tmp_path):
+    frame.to_parquet(tmp_path / "t.parquet")
+    address, model = (tmp_path / "t.parquet").as_uri(), str(tmp_path / "model")
+    small = ["--inference", "vi", "--layers", "1", "--prior-samples", "5", "--max-iter", "20"]
+    result = CliRunner().invoke(app, ["fit", address, "--target", "y", "--out", model, *small])
+    assert result.exit_code == 0, result.output
+    assert f"Read {address}: 300 rows, 4 columns." in result.output
+    result = CliRunner().invoke(app, ["evaluate", model, address, "--json"])
+    assert result.exit_code == 0, result.output
+    assert '"rows": 300' in result.output
+    result = CliRunner().invoke(app, ["evaluate", model, "ftp://host/t.parquet"])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ftp://host/t.parquet cannot be read")
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
@@ -155,7 +170,7 @@ def kinds_of_batches(frame):
     batches = whole.to_batches(max_chunksize=64)
     return {
         "table": whole,
-        "pandas": frame,
+        "pandas": frame.set_axis(frame.index[::-1]),
         "list": batches,
         "iterator": iter(batches),
         "generator": (batch for batch in batches),
@@ -174,6 +189,16 @@ def test_batches_hold_the_same_rows(frame):
         else:
             with pytest.raises(TableError, match=r"can be read once"):
                 next(source.blocks())
+
+
+def test_categories_are_what_they_stand_for(frame):
+    """Whatever numbers each batch has for them."""
+    parts = [["a", "b"], ["c", "a"]]
+    batches = [
+        pa.record_batch({"x": [1.0, 2.0], "y": pa.array(labels).dictionary_encode()})
+        for labels in parts
+    ]
+    assert list(open_source(batches, target="y").gathered().targets) == ["a", "b", "c", "a"]
 
 
 def test_blocks_of_batches_are_neither_small_nor_large(frame):
@@ -212,7 +237,7 @@ def test_mistakes_with_batches(frame):
         list(open_source([whole, text], target="y").blocks())
     with pytest.raises(TableError, match=r"Batch 1 is a dict: expected Arrow record batches"):
         open_source([{"x0": 1.0}], target="y")
-    with pytest.raises(ValueError, match=r"^7 is no source: give the path of a file"):
+    with pytest.raises(ValueError, match=r"^open_source takes no int: give the path of a file"):
         open_source(7, target="y")
     with pytest.raises(TableError, match=r"no rows"):
         list(open_source(whole[:0], target="y").blocks())

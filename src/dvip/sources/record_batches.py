@@ -33,6 +33,8 @@ class RecordBatches:
     """
 
     def __init__(self, given: Any):
+        if isinstance(given, pd.DataFrame):  # whose stream would have the row labels as a column
+            given = pa.Table.from_pandas(given, preserve_index=False)
         self._again = None if _is_spent_by_reading(given) else given
         self._left: Iterator[pa.RecordBatch] | None = None
         if hasattr(given, "__arrow_c_stream__"):
@@ -143,11 +145,14 @@ def _gathered(
 
 
 def _as_frame(table: pa.Table) -> pd.DataFrame:
-    """Decimals, which databases like to give, are numbers."""
-    fields = [
-        field.with_type(pa.float64()) if pa.types.is_decimal(field.type) else field
-        for field in table.schema
-    ]
+    """Decimals, which databases like to give, are numbers, and categories what they stand for."""
+    fields = []
+    for field in table.schema:
+        if pa.types.is_decimal(field.type):
+            field = field.with_type(pa.float64())
+        elif pa.types.is_dictionary(field.type):
+            field = field.with_type(field.type.value_type)
+        fields.append(field)
     return table.cast(pa.schema(fields)).to_pandas(ignore_metadata=True)
 
 
