@@ -97,8 +97,8 @@ def _given(path: Any) -> Path | RecordBatches:
         return located(path)
     if not are_batches(path):
         raise ValueError(
-            f"open_source takes no {type(path).__name__}: give the path of a file, a table of pyarrow or "
-            "polars (a LazyFrame by its collect()), or an iterator of record batches."
+            f"open_source takes no {type(path).__name__}: give the path of a file, a table of "
+            "pyarrow or polars (a LazyFrame by its collect()), or an iterator of record batches."
         )
     return RecordBatches(path)
 
