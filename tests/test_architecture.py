@@ -22,7 +22,6 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 TO_BE_DIVIDED = {
     "estimators/base.py": 470,
     "estimators/regression.py": 475,
-    "estimators/serialisation.py": 460,
 }
 
 
@@ -33,8 +32,9 @@ def test_dependencies_point_one_way():
 
 
 def test_rooms_are_few_and_none_is_too_large():
-    # What came after 65: noise, ensembles, calibration, sampling, what chooses, other libraries.
-    assert len(MODULES) - len(WING) <= 95
+    # What came after 65: noise, ensembles, calibration, sampling, what chooses, what becomes of new
+    # rows; displays, pages, baselines; then priors of all kinds, each with its file.
+    assert len(MODULES) - len(WING) <= 150
     assert len(WING) <= 18
     for path in MODULES:
         most = TO_BE_DIVIDED.get(path.relative_to(SOURCE).as_posix(), 450)

@@ -9,6 +9,7 @@ import pytest
 import classification
 import default
 import objective
+import optimisation
 import random_tables
 import run
 from contestants import DEEP_GP, DVIP, NGBOOST, make
@@ -322,3 +323,25 @@ def test_evidence_of_the_exact_gp_is_that_of_scikit_learn():
     ours, our_gradient = negative_evidence(*scaled, theta)
     assert ours == pytest.approx(-value)
     np.testing.assert_allclose(our_gradient, -gradient)
+
+
+def test_functions_to_minimise_have_their_minima_and_regrets_a_page(tmp_path):
+    places = {
+        "Branin": [np.pi, 2.275],
+        "Hartmann 6": [0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573],
+        "Ackley 5": [0.0] * 5,
+    }
+    results = ResultsFile(tmp_path / "optimisation.json")
+    for name, problem in optimisation.PROBLEMS.items():
+        rows = problem.scaled(np.random.default_rng(0).uniform(size=(500, len(problem.bounds))))
+        assert problem.function(rows).min() > problem.minimum
+        found = problem.function(np.array([places[name]]))[0]
+        np.testing.assert_allclose(found, problem.minimum, atol=1e-5)
+        for seed in range(2):
+            key = {"problem": name, "method": optimisation.RANDOM, "seed": seed}
+            results.add(key, optimisation.measure(problem, optimisation.RANDOM, seed))
+    page = optimisation.page(results)
+    regrets = [entry["regret"] for entry in results if entry["problem"] == "Branin"]
+    assert f"| Branin | random search | 2 | {np.mean(regrets):.3g} ±" in page
+    optimisation.draw(results, tmp_path / "regret.png")
+    assert (tmp_path / "regret.png").stat().st_size > 10_000

@@ -91,7 +91,7 @@ def test_the_loss_is_the_marginal_likelihood_and_a_prior():
     _, log_determinant = np.linalg.slogdet(covariance)
     fit = np.sum(data.targets * np.linalg.solve(covariance, data.targets)) + 2 * log_determinant
     moved = kernel.parameters - SumKernel.usual(2).parameters
-    moved[0] /= sum_kernel.PRIOR_STD_OF_NOISE
+    moved[0] /= sum_kernel.ANY_FUNCTION.spread
     moved[1:] /= sum_kernel.PRIOR_STD
     expected = 0.5 * (fit + moved @ moved)
     np.testing.assert_allclose(loss_of_parameters(kernel.parameters, data)[0], expected, rtol=1e-5)

@@ -249,10 +249,41 @@ def test_several_quantiles(mixture):
 
 @pytest.mark.parametrize("p", [[0.1, 1.0], [], [[0.5]], [None], ["0.5"]])
 def test_bad_sequences_of_probabilities(p):
-    with pytest.raises(ValueError, match="p="):
-        MIXTURE.quantile(p)
-    with pytest.raises(ValueError, match=r"p=.* must be one number"):
-        MIXTURE.interval([0.5, 0.9])
+    for function in (MIXTURE.quantile, MIXTURE.interval):
+        with pytest.raises(ValueError, match="p="):
+            function(p)
+
+
+@all_mixtures
+def test_several_intervals(mixture):
+    lower, upper = mixture.interval([0.5, 0.9])
+    for place, p in enumerate((0.5, 0.9)):
+        assert np.array_equal(lower[place], mixture.interval(p)[0])
+        assert np.array_equal(upper[place], mixture.interval(p)[1])
+
+
+COUNTS = CountMixture(RANDOM.uniform(0.5, 9, size=(ROWS, COMPONENTS)), np.array(3.0))
+LOGS = LogNormalMixture(make_mixture(2, full_noise=True))
+
+
+@pytest.mark.parametrize("mixture", [MIXTURE, SEVERAL, NOISY, COUNTS, LOGS])
+def test_some_rows(mixture):
+    mixture = mixture.at_distance(np.arange(4.0))
+    mask = np.array([True, False, True, False])
+    for rows in (slice(1, 3), mask, [2, 0], np.array([3]), slice(0, 0), []):
+        index = np.array(rows, dtype=int) if isinstance(rows, list) else rows
+        some = mixture[rows]
+        assert len(some) == len(mixture.mean[index])
+        for name in ("mean", "median", "variance", "distance"):
+            np.testing.assert_allclose(getattr(some, name), getattr(mixture, name)[index])
+        np.testing.assert_allclose(some.pdf(3.0), mixture.pdf(3.0)[index])
+    assert np.array_equal(mixture[-1].mean, mixture.mean[-1:])
+    assert len(list(mixture)) == len(mixture) == ROWS
+    np.testing.assert_allclose(mixture.variance, mixture.std**2)
+    np.testing.assert_allclose(np.log(mixture.pdf(3.0)), mixture.log_prob(3.0))
+    for bad in ((0, 0), "first", 7, [0.5]):
+        with pytest.raises(IndexError):
+            mixture[bad]
 
 
 @pytest.mark.parametrize("p", [0, 1, -0.1, 1.5, float("nan"), float("inf"), None, "0.5"])

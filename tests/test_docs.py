@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from dvip import DVIPRegressor
 from dvip.__main__ import app
 from dvip.data import DATASETS
+from dvip.estimators import candidates
 from dvip.registry import LIKELIHOODS, PRIORS
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +32,8 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for steps in ("STEPS", "STEPS_FOR_SOME", "STEPS_FOR_MANY"):  # whether it runs, not how well
+        monkeypatch.setattr(candidates, steps, 100)
     names: dict = {}
     exec(EXAMPLES[name], names)
     results = [names[key] for key in ("mean", "std", "values", "probabilities") if key in names]

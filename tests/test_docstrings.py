@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import dvip
+from dvip.estimators.sampled_functions import SampledFunctions
+from dvip.optimise import Optimisation
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
 
 SOURCE = Path(dvip.__file__).parent
@@ -80,7 +82,7 @@ def test_estimators_list_the_names_of_the_registries(name):
 
 METHODS = {
     **dict.fromkeys(ESTIMATORS, ("fit", "partial_fit", "predict", "save")),
-    "Predictive": ("log_prob", "cdf", "quantile", "interval", "crps", "sample", "target"),
+    "Predictive": ("log_prob", "pdf", "cdf", "quantile", "interval", "crps", "sample", "target"),
     "TableEncoder": ("fit", "partial_fit", "transform", "get_feature_names_out", "from_json"),
 }
 FUNCTIONS = {
@@ -92,9 +94,18 @@ FUNCTIONS = {
     **{
         f"{name}.{method}": getattr(getattr(dvip, name), method)
         for name in ESTIMATORS
-        for method in ("predict_dist", "sample_functions", "predict_proba")
+        for method in (
+            *("predict_dist", "predict_interval", "predict_quantiles", "predict_var"),
+            *("sample_functions", "predict_proba", "predict_log_proba", "predict_set"),
+            *("condition_on", "suggest_rows"),
+        )
         if hasattr(getattr(dvip, name), method)
     },
+    **{
+        f"Optimisation.{method}": getattr(Optimisation, method)
+        for method in ("suggest", "observe", "save", "load")
+    },
+    "SampledFunctions.gradient": SampledFunctions.gradient,
     "load": dvip.load,
     "open_source": dvip.open_source,
 }

@@ -3,12 +3,13 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
+from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS, PRIORS_OF_PARTS
 
 # Imported when first asked for: `dvip --help` need not wait for JAX.
 _HOMES = {
     **ESTIMATORS.classes,
     **PRIORS.classes,
+    **PRIORS_OF_PARTS.classes,
     **LIKELIHOODS.classes,
     "ArraySource": "dvip.sources",
     "Block": "dvip.sources",
@@ -23,6 +24,7 @@ _HOMES = {
     "LogNormalMixture": "dvip.distributions",
     "LostProcess": "dvip.training",
     "ModelFileError": "dvip.persistence",
+    "PredictionSet": "dvip.estimators.predictions",
     "Predictive": "dvip.distributions",
     "Regression": "dvip.likelihoods",
     "Source": "dvip.sources",
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from dvip.estimators.implicit_processes import DVIPClassifier as DVIPClassifier
     from dvip.estimators.implicit_processes import DVIPRegressor as DVIPRegressor
     from dvip.estimators.inputs import ExtrapolationWarning as ExtrapolationWarning
+    from dvip.estimators.predictions import PredictionSet as PredictionSet
     from dvip.estimators.sparse_implicit import SIPRegressor as SIPRegressor
     from dvip.likelihoods import Classification as Classification
     from dvip.likelihoods import Likelihood as Likelihood
@@ -65,12 +68,25 @@ if TYPE_CHECKING:
     from dvip.persistence import CheckpointError as CheckpointError
     from dvip.persistence import ModelFileError as ModelFileError
     from dvip.processes import ImplicitProcess as ImplicitProcess
+    from dvip.processes.additive import Additive as Additive
+    from dvip.processes.algebra import PriorProduct as PriorProduct
+    from dvip.processes.algebra import PriorSum as PriorSum
+    from dvip.processes.algebra import PriorUnion as PriorUnion
     from dvip.processes.bnn import BayesianNeuralNetwork as BayesianNeuralNetwork
+    from dvip.processes.constant import Constant as Constant
     from dvip.processes.convolutional import Convolutional as Convolutional
+    from dvip.processes.curves import CurvePrior as CurvePrior
     from dvip.processes.gp import GaussianProcess as GaussianProcess
+    from dvip.processes.jax_simulator import JaxSimulatorPrior as JaxSimulatorPrior
+    from dvip.processes.linear import Linear as Linear
+    from dvip.processes.monotone import Monotone as Monotone
     from dvip.processes.neural_sampler import NeuralSampler as NeuralSampler
+    from dvip.processes.on_columns import OnColumns as OnColumns
+    from dvip.processes.periodic import Periodic as Periodic
     from dvip.processes.recurrent import Recurrent as Recurrent
+    from dvip.processes.simulator import SimulatorPrior as SimulatorPrior
     from dvip.processes.warped_gp import WarpedGaussianProcess as WarpedGaussianProcess
+    from dvip.processes.warped_input import WarpedInput as WarpedInput
     from dvip.sources import ArraySource as ArraySource
     from dvip.sources import Block as Block
     from dvip.sources import Source as Source

@@ -17,7 +17,7 @@ much.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -28,7 +28,20 @@ from scipy.linalg import cho_solve, lapack, solve_triangular
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from dvip.sum_kernel import FARTHEST, JITTER, LEAST_NOISE, GPData, Rows, SumKernel, fitted_kernel
+from dvip.sum_kernel import (
+    ANY_FUNCTION,
+    FARTHEST,
+    JITTER,
+    LEAST_NOISE,
+    ROWS_AT_ONCE,
+    GPData,
+    GPFunctions,
+    KernelPrior,
+    Rows,
+    SumKernel,
+    fitted_kernel,
+    pieces,
+)
 
 __all__ = [
     "MAX_REFITTED",
@@ -41,10 +54,11 @@ __all__ = [
 ]
 
 MAX_INDUCING = 1_500
+# A row becomes an inducing point if more than this remains unexplained, as a share of the prior's
+# variance and of the noise's.
+LEAST_NEW, LEAST_OF_NOISE = 1e-7, 1e-4
 # Rows up to which each fold has a kernel of its own.
 MAX_REFITTED = 250
-# Rows whose covariances with the inducing points are in memory at once.
-ROWS_AT_ONCE = 2_000
 # Inputs that are scaled are no larger.
 LARGEST = 1e9
 # Of the logarithm of a squared standard normal variable; how far the logarithm of the noise may be
@@ -100,26 +114,65 @@ class ClosedFormGP:
 
     def moments(self, inputs: Rows) -> "GPMoments":
         """Of each target and its noise at scaled inputs."""
-        pieces = [self._moments(rows) for rows in _pieces(inputs)]
-        return GPMoments.of_all(pieces)
+        if not len(inputs):  # of which LAPACK wants to know nothing
+            mean, variance, middle, spread = self._moments(np.zeros((1, inputs.shape[1])))
+            return GPMoments(mean[:0], variance[:0], middle[:0], spread)
+        return GPMoments.of_all([self._moments(rows) for rows in pieces(inputs)])
 
     def _moments(self, rows: Rows) -> "GPMoments":
         features = _features(self.kernel, self._prior_factor, self.inducing, rows)
         unexplained = self.kernel.variances(rows) - np.square(features).sum(axis=0)
         solved = solve_triangular(self._posterior_factor, features, lower=True)
         variance = np.maximum(unexplained, 0) + np.square(solved).sum(axis=0)
-        noise = np.full(len(rows), self.kernel.noise)
-        if self.noise_mean is not None and self.noise_kernel is not None:
-            features_of_noise = _features(
-                self.noise_kernel, self._noise_factor, self.inducing, rows
-            )
-            logs = (features_of_noise.T @ self.noise_mean)[:, 0]
-            noise = noise * _ratios(logs)
+        noise = np.full(len(rows), self.kernel.noise) * self._noise_ratios(rows)
         return GPMoments(features.T @ self.mean, variance, noise, self.spread)
 
-    def draw_functions(
-        self, number: int, seed: int
-    ) -> Callable[[Rows], Float[np.ndarray, "functions rows outputs"]]:
+    def _noise_ratios(self, rows: Rows) -> Float[np.ndarray, " rows"] | float:
+        """Of the noise at some rows to its middle."""
+        if self.noise_mean is None or self.noise_kernel is None:
+            return 1.0
+        features = _features(self.noise_kernel, self._noise_factor, self.inducing, rows)
+        return _ratios((features.T @ self.noise_mean)[:, 0])
+
+    def given(self, data: GPData, added: Rows | None = None) -> "ClosedFormGP":
+        """The process given further rows, with the same kernel.
+
+        Rows that the inducing points do not explain become such themselves, or those `added`. As
+        factors are lower triangular, values v at the points that were there keep their meaning, and
+        those at new ones are standard normal a priori: B and B m gain the sums of the further rows.
+        """
+        inputs, before = np.asarray(data.inputs, dtype=float), len(self.inducing)
+        with threadpool_limits(1, user_api="blas"):
+            ratios = np.broadcast_to(self._noise_ratios(inputs), len(inputs))
+            added = self.unexplained(inputs) if added is None else added
+            inducing = np.concatenate([self.inducing, added])
+            factor = _prior_factor(self.kernel, inducing)
+            rows = data._replace(inputs=inputs, factors=ratios)
+            products, projections = _sums(self.kernel, factor, inducing, rows)
+            old = self._posterior_factor
+            products[:before, :before] += old @ old.T - np.eye(before)
+            projections[:before] += old @ (old.T @ self.mean)
+            factor, mean = _posterior([(products, projections)])
+        noise_mean = self.noise_mean
+        if noise_mean is not None:
+            noise_mean = np.pad(noise_mean, ((0, len(inducing) - before), (0, 0)))
+        packed = _packed(factor).astype(np.float32)
+        return replace(self, inducing=inducing, factor=packed, mean=mean, noise_mean=noise_mean)
+
+    def unexplained(self, inputs: Rows) -> Rows:
+        """Rows that are to be inducing points: while there is room, those that add something."""
+        some = inputs[np.linspace(0, len(inputs) - 1, min(len(inputs), ROWS_AT_ONCE)).astype(int)]
+        features = _features(self.kernel, self._prior_factor, self.inducing, some)
+        remaining = self.kernel(some, some) - features.T @ features
+        of_prior = float(np.mean(self.kernel.variances(some)))
+        least = max(LEAST_NEW * of_prior, LEAST_OF_NOISE * self.kernel.noise)
+        if remaining.diagonal().max() <= least:
+            return some[:0]
+        _, order, rank, _ = lapack.dpstrf(remaining, tol=least, lower=1)
+        room = max(0, MAX_INDUCING - len(self.inducing))
+        return some[order[: min(rank, room)] - 1]
+
+    def draw_functions(self, number: int, seed: int) -> "GPFunctions":
         """Whole functions: a function of the prior, moved by Matheron's rule."""
         random = np.random.default_rng(seed)
         num_outputs = self.mean.shape[1]
@@ -128,16 +181,8 @@ class ClosedFormGP:
         chosen = solve_triangular(self._posterior_factor.T, white, lower=False)
         chosen += np.tile(self.mean, number)
         at_points = solve_triangular(self._prior_factor, prior(self.inducing), lower=True)
-
-        def functions(inputs: Rows) -> np.ndarray:
-            pieces = [np.empty((0, number * num_outputs))]
-            for rows in _pieces(inputs):
-                features = _features(self.kernel, self._prior_factor, self.inducing, rows)
-                pieces.append(prior(rows) + features.T @ (chosen - at_points))
-            values = np.concatenate(pieces).reshape(-1, number, num_outputs)
-            return np.moveaxis(values, 1, 0)
-
-        return functions
+        moved = solve_triangular(self._prior_factor.T, chosen - at_points, lower=False)
+        return GPFunctions(prior, self.kernel, self.inducing, moved, num_outputs)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that it is made of. The factor has single precision: it is by far the largest."""
@@ -234,11 +279,6 @@ def _ratios(logs: np.ndarray) -> np.ndarray:
     return np.exp(MAX_LOG_RATIO * np.tanh(logs / MAX_LOG_RATIO))
 
 
-def _pieces(inputs: Rows) -> Iterator[Rows]:
-    for start in range(0, len(inputs), ROWS_AT_ONCE):
-        yield np.asarray(inputs[start : start + ROWS_AT_ONCE], dtype=float)
-
-
 def _prior_factor(kernel: SumKernel, inducing: Rows) -> np.ndarray:
     covariance = kernel(inducing, inducing)
     diagonal = np.diag_indices_from(covariance)
@@ -259,7 +299,9 @@ def _features(kernel: SumKernel, factor: np.ndarray, inducing: Rows, rows: Rows)
 Folds = Sequence[Int[np.ndarray, " fold"]]
 
 
-def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP, list[GPMoments]]:
+def fit_closed_form(
+    data: GPData, folds: Folds, seed: int, prior: KernelPrior = ANY_FUNCTION
+) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The Gaussian process of these rows, and what it predicts for each fold without it.
 
     Folds need not hold all rows. Of many rows, all folds share the kernel's parameters, which are
@@ -268,7 +310,7 @@ def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP
     # Threads that wait for each other cost more than they gain, and others have work to do.
     with threadpool_limits(1, user_api="blas"):
         order = np.random.default_rng(seed).permutation(len(data.inputs))
-        kernel = fitted_kernel(data, order)
+        kernel = fitted_kernel(data, order, prior)
         constant = conditioned(kernel, data, folds, data.inputs[order[:MAX_INDUCING]])
         if len(order) <= MAX_REFITTED:
             constant = constant[0], [_without(fold, data) for fold in folds]
@@ -280,9 +322,8 @@ def fit_closed_form(data: GPData, folds: Folds, seed: int) -> tuple[ClosedFormGP
     return other if np.mean(gains) > max(LEAST_GAIN_OF_NOISE, by_chance) else constant
 
 
-def fit_constant(data: GPData, folds: Folds, seed: int = 0) -> tuple[ClosedFormGP, list[GPMoments]]:
+def fit_constant(data: GPData, folds: Folds) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The mean of the targets and their spread: a process that does not vary, to compare with."""
-    del seed  # nothing is random
     targets = data.targets - np.average(data.targets, axis=0, weights=data.weights)
     variance = float(np.average(np.square(targets).mean(axis=1), weights=data.weights))
     parameters = SumKernel.usual(data.inputs.shape[1]).parameters

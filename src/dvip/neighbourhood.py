@@ -12,7 +12,7 @@ themselves, if their kernel is right far from the data as well: they gain it wit
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +70,17 @@ class Neighbourhood:
         unit = float(np.median(apart)) if len(apart) else 1.0
         return cls(rows, slopes, unit, float(np.quantile(nearest, USUAL)))
 
+    def with_rows(self, inputs: Rows, seed: int) -> "Neighbourhood":
+        """The same knowing further rows; where there are too many, some of the others are left out.
+
+        What is usual stays what it was.
+        """
+        most = min(MAX_ROWS, max(2, MAX_NUMBERS // max(1, inputs.shape[1])))
+        random = np.random.default_rng(seed)
+        new = np.asarray(inputs[random.permutation(len(inputs))[:most]], np.float32)
+        kept = np.sort(random.permutation(len(self.rows))[: most - len(new)])
+        return replace(self, rows=np.concatenate([self.rows[kept], new]))
+
     def _distances(self, inputs: Rows) -> Float[np.ndarray, " rows"]:
         known = self.rows * self.slopes
         step = max(1, DISTANCES_AT_ONCE // len(known))
@@ -85,6 +96,21 @@ class Neighbourhood:
     def beyond(self, inputs: Rows) -> Float[np.ndarray, " rows"]:
         """How much distances exceed the usual ones, in standard deviations of the target."""
         return np.maximum(self._distances(inputs) - self.usual, 0)
+
+    def slopes_beyond(self, inputs: Rows) -> Float[np.ndarray, "rows inputs"]:
+        """How these change along each input: away from the nearest training row."""
+        known = self.rows * self.slopes
+        slopes = [np.empty((0, inputs.shape[1]))]
+        step = max(1, DISTANCES_AT_ONCE // len(known))
+        for start in range(0, len(inputs), step):
+            scaled = inputs[start : start + step] * self.slopes
+            distances = cdist(scaled, known)
+            away = scaled - known[distances.argmin(axis=1)]
+            nearest = distances.min(axis=1)[:, None]
+            beyond = nearest > self.usual
+            units = np.divide(away, nearest, out=np.zeros_like(away), where=beyond)
+            slopes.append(units * self.slopes)
+        return np.concatenate(slopes)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that it is made of."""

@@ -66,8 +66,10 @@ class Stage(eqx.Module):
         """What input propagation adds to the mean."""
         if self.propagation is None:
             return 0.0
-        columns = inputs.reshape(inputs.shape[0], -1)
-        return (self.propagation.value @ columns).reshape(-1, *inputs.shape[1:])
+        matrix = self.propagation.value
+        # (Behind the inputs of the first layer there may be what else its process reads.)
+        columns = inputs[: matrix.shape[1]].reshape(matrix.shape[1], -1)
+        return (matrix @ columns).reshape(-1, *inputs.shape[1:])
 
     def inner_noise(self) -> Float[Array, "units 1"] | float:
         """The variances σ²_{l,h}."""
@@ -128,18 +130,25 @@ class DeepNetwork(eqx.Module):
     def propagate(
         self, inputs: Float[Array, "inputs batch"], noise: SampleNoise
     ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
-        """Mean and variance of the last layer for each propagated sample.
+        """Mean and variance of the last layer for each propagated sample."""
+        return self.stages[-1].conditionals(self.last_inputs(inputs, noise), noise.layers[-1])
+
+    def last_inputs(
+        self, inputs: Float[Array, "inputs batch"], noise: SampleNoise
+    ) -> Float[Array, "last_inputs samples_or_1 batch"]:
+        """What each propagated sample brings to the last layer.
 
         The inputs are the same in all samples, so that a first layer without noise of its own is
         evaluated once for each; its samples differ only behind it.
         """
-        mean, variance = self.stages[0].conditionals(inputs[:, None], noise.layers[0])
+        values = inputs[:, None]
         ends = np.cumsum(self.inner_widths)
         inner = jnp.moveaxis(noise.inner, 0, 1)
         whites = jnp.split(inner, ends[:-1]) if len(ends) else []
-        for stage, white, own in zip(self.stages[1:], whites, noise.layers[1:], strict=True):
-            mean, variance = stage.conditionals(mean + jnp.sqrt(variance) * white, own)
-        return mean, variance
+        for stage, white, own in zip(self.stages[:-1], whites, noise.layers[:-1], strict=True):
+            mean, variance = stage.conditionals(values, own)
+            values = mean + jnp.sqrt(variance) * white
+        return values
 
     def known(self) -> "DeepNetwork":
         """The network with coefficients that are known, all zero, and without inner noise."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
@@ -94,12 +95,17 @@ def in_pieces(
     def evaluate(start: int) -> PyTree:
         piece = inputs[start : start + rows]
         missing = rows - len(piece)
-        padded = np.pad(piece, ((0, missing), (0, 0)), mode="edge") if missing else piece
+        if missing:
+            # A table of no rows goes the same way, and comes out with no rows.
+            filling = piece[-1:] if len(piece) else np.zeros((1, *inputs.shape[1:]), inputs.dtype)
+            padded = np.concatenate([piece, np.repeat(filling, missing, axis=0)])
+        else:
+            padded = piece
         with precision(inputs.dtype):  # threads do not inherit it
             results = function(jax.device_put(padded))
         return jax.tree.map(lambda array: np.asarray(array)[..., : len(piece)], results)
 
-    starts = range(0, len(inputs), rows)
+    starts = range(0, max(1, len(inputs)), rows)
     if len(starts) == 1:
         yield evaluate(0)
         return
@@ -179,10 +185,35 @@ class FunctionDraws(eqx.Module):
     ) -> Float[Array, "functions units rows"]:
         return jax.vmap(lambda function: self.network.evaluate(function, inputs.T))(self.functions)
 
-    def __call__(self, inputs: Float[np.ndarray, "rows inputs"]) -> Float[np.ndarray, "f u rows"]:
+    @eqx.filter_jit
+    def _gradient(
+        self, inputs: Float[Array, "rows inputs"]
+    ) -> Float[Array, "functions units inputs rows"]:
+        units = jnp.arange(self.network.stages[-1].num_units)
+
+        def of_unit(function: PyTree[Array], unit: Array) -> Float[Array, "inputs rows"]:
+            # A row's value depends on no other row: the gradient of their sum is that of each.
+            return jax.grad(lambda columns: self.network.evaluate(function, columns)[unit].sum())(
+                inputs.T
+            )
+
+        of_units = jax.vmap(of_unit, in_axes=(None, 0))
+        return jax.vmap(of_units, in_axes=(0, None))(self.functions, units)
+
+    def __call__(
+        self, inputs: Float[np.ndarray, "rows inputs"]
+    ) -> Float[np.ndarray, "functions rows units"]:
         """Values of each function's units at these (scaled) inputs."""
         pieces = in_pieces(self._evaluate, inputs, self.network, self.num_functions)
-        return np.concatenate(list(pieces), axis=-1)
+        return np.moveaxis(np.concatenate(list(pieces), axis=-1), 1, 2)
+
+    def gradient(
+        self, inputs: Float[np.ndarray, "rows inputs"]
+    ) -> Float[np.ndarray, "functions rows units inputs"]:
+        """The derivatives of these values by the inputs."""
+        number = self.num_functions * self.network.stages[-1].num_units
+        pieces = in_pieces(self._gradient, inputs, self.network, number)
+        return np.moveaxis(np.concatenate(list(pieces), axis=-1), 3, 1)
 
 
 def draw_functions(network: Network, num_functions: int, seed: int) -> FunctionDraws:

@@ -7,7 +7,7 @@ texts and error messages can list what there is at no cost.
 import importlib
 from collections.abc import Iterator, Mapping
 
-__all__ = ["ESTIMATORS", "LIKELIHOODS", "MODELS", "PRIORS", "Registry"]
+__all__ = ["ESTIMATORS", "LIKELIHOODS", "MODELS", "PRIORS", "PRIORS_OF_PARTS", "Registry"]
 
 
 class Registry(Mapping[str, type]):
@@ -46,12 +46,32 @@ class Registry(Mapping[str, type]):
 PRIORS = Registry(
     "prior",
     {
+        "additive": "dvip.processes.additive:Additive",
         "bnn": "dvip.processes.bnn:BayesianNeuralNetwork",
+        "constant": "dvip.processes.constant:Constant",
         "conv": "dvip.processes.convolutional:Convolutional",
         "gp": "dvip.processes.gp:GaussianProcess",
+        "linear": "dvip.processes.linear:Linear",
+        "monotone": "dvip.processes.monotone:Monotone",
         "neural-sampler": "dvip.processes.neural_sampler:NeuralSampler",
+        "periodic": "dvip.processes.periodic:Periodic",
         "recurrent": "dvip.processes.recurrent:Recurrent",
         "warped-gp": "dvip.processes.warped_gp:WarpedGaussianProcess",
+    },
+)
+
+# Priors that are made of others, of data or of a function, and so have no defaults.
+PRIORS_OF_PARTS = Registry(
+    "prior",
+    {
+        "sum": "dvip.processes.algebra:PriorSum",
+        "product": "dvip.processes.algebra:PriorProduct",
+        "union": "dvip.processes.algebra:PriorUnion",
+        "on": "dvip.processes.on_columns:OnColumns",
+        "warped": "dvip.processes.warped_input:WarpedInput",
+        "curves": "dvip.processes.curves:CurvePrior",
+        "simulator": "dvip.processes.simulator:SimulatorPrior",
+        "jax-simulator": "dvip.processes.jax_simulator:JaxSimulatorPrior",
     },
 )
 

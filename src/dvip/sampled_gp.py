@@ -14,7 +14,8 @@ from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
 from dvip.closed_form import MAX_REFITTED, ClosedFormGP, Folds, GPMoments, conditioned
-from dvip.sum_kernel import FARTHEST, GPData, Rows, SumKernel, fitted_kernel, loss_of_parameters
+from dvip.function_draws import Together
+from dvip.sum_kernel import FARTHEST, GPData, SumKernel, fitted_kernel, loss_of_parameters
 
 __all__ = ["SampledGP", "fit_sampled", "hamiltonian_samples"]
 
@@ -34,24 +35,20 @@ class SampledGP:
 
     members: tuple[ClosedFormGP, ...]
 
-    def draw_functions(
-        self, number: int, seed: int
-    ) -> Callable[[Rows], Float[np.ndarray, "functions rows outputs"]]:
+    def given(self, data: GPData) -> "SampledGP":
+        """The process given further rows, with the same kernels and the same inducing points."""
+        added = self.members[0].unexplained(np.asarray(data.inputs, dtype=float))
+        return SampledGP(tuple(member.given(data, added) for member in self.members))
+
+    def draw_functions(self, number: int, seed: int) -> Together:
         """Whole functions; the members take turns."""
-        places = [range(index, number, len(self.members)) for index in range(len(self.members))]
+        turns = np.arange(number) % len(self.members)
         draws = [
-            (list(place), member.draw_functions(len(place), seed + index))
-            for index, (place, member) in enumerate(zip(places, self.members, strict=True))
-            if place
+            (turns == index, member.draw_functions(int(np.sum(turns == index)), seed + index))
+            for index, member in enumerate(self.members)
+            if np.any(turns == index)
         ]
-
-        def functions(inputs: Rows) -> np.ndarray:
-            values = np.empty((number, len(inputs), self.members[0].mean.shape[1]))
-            for place, draw in draws:
-                values[place] = draw(inputs)
-            return values
-
-        return functions
+        return Together(number, draws)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that it is made of; the inducing points are the same for all members."""

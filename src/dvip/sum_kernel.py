@@ -5,7 +5,7 @@ rough, squared exponential for what is smooth, linear for trends, which alone go
 In double precision and in NumPy: a factorisation has few and large operations.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,14 +15,21 @@ from scipy.linalg import cho_solve, lapack
 from scipy.optimize import minimize
 
 __all__ = [
+    "ANY_FUNCTION",
     "FARTHEST",
     "JITTER",
     "LEAST_NOISE",
+    "ROWS_AT_ONCE",
+    "SEARCHED_FUNCTION",
     "GPData",
+    "GPFunctions",
+    "KernelPrior",
+    "PriorFunctions",
     "Rows",
     "SumKernel",
     "fitted_kernel",
     "loss_of_parameters",
+    "pieces",
 ]
 
 # Rows that the marginal likelihood is of: its time grows with their cube. From each start a few of
@@ -35,15 +42,33 @@ LEAST_GAIN = 0.5
 JITTER, LEAST_NOISE = 1e-8, 1e-6
 # The middles of the parameters' priors, for noise and the variances of the kernels: few rows decide
 # little. Where descents start: all kernels alike, or mostly rough, or mostly smooth.
-USUAL_NOISE, USUAL_VARIANCES = 0.1, (0.3, 0.3, 0.3)
+USUAL_VARIANCES = (0.3, 0.3, 0.3)
 STARTS = (USUAL_VARIANCES, (1.0, 0.1, 0.1), (0.1, 1.0, 0.1))
-PRIOR_STD, PRIOR_STD_OF_NOISE = 1.5, 3.0
+PRIOR_STD = 1.5
 # Parameters stay so near to what is usual: numbers stay finite.
 FARTHEST = 12.0
 # Waves of a function draw.
 NUM_WAVES = 1_000
+# Rows whose covariances with others are in memory at once.
+ROWS_AT_ONCE = 2_000
 
 Rows = Float[np.ndarray, "rows inputs"]
+
+
+class KernelPrior(NamedTuple):
+    """What is thought of a function beforehand.
+
+    The usual variance of its noise, the spread of the logarithm of it, and a factor of the variance
+    of the trend.
+    """
+
+    noise: float = 0.1
+    spread: float = 3.0
+    trend: float = 1.0
+
+
+# For tables, and for functions that are searched, of which few values are known.
+ANY_FUNCTION, SEARCHED_FUNCTION = KernelPrior(), KernelPrior(1e-3, 1.0, 1e-3)
 
 
 class GPData(NamedTuple):
@@ -80,11 +105,18 @@ class SumKernel:
     parameters: Float[np.ndarray, " parameters"]
 
     @classmethod
-    def usual(cls, num_inputs: int, variances: Sequence[float] = USUAL_VARIANCES) -> "SumKernel":
+    def usual(
+        cls,
+        num_inputs: int,
+        variances: Sequence[float] = USUAL_VARIANCES,
+        prior: KernelPrior = ANY_FUNCTION,
+    ) -> "SumKernel":
         """Inputs are some length-scales apart, whatever their number."""
         lengths = np.full(num_inputs, 0.5 * np.log(num_inputs))
-        parts = [np.append(np.log(variance), lengths) for variance in variances]
-        return cls(np.concatenate([[np.log(USUAL_NOISE)], *parts]))
+        rough, smooth, linear = variances
+        logs = np.log([rough, smooth, linear * prior.trend])
+        parts = [np.append(log, lengths) for log in logs]
+        return cls(np.concatenate([[np.log(prior.noise)], *parts]))
 
     @property
     def noise(self) -> float:
@@ -118,8 +150,26 @@ class SumKernel:
         rough, smooth, linear = self.parts
         return rough[0] + smooth[0] + linear[0] * (1 + np.square(inputs) @ linear[1] ** 2)
 
-    def draw(self, number: int, random: np.random.Generator) -> Callable[[Rows], np.ndarray]:
-        """So many functions of the prior, as sums of waves and a plane: (rows, functions)."""
+    def gradient(
+        self, inputs: Rows, points: Rows, coefficients: Float[np.ndarray, "points functions"]
+    ) -> Float[np.ndarray, "rows functions inputs"]:
+        """The derivative by x of Σ_m k(x, z_m) c_m, for each column c of the coefficients."""
+        rough, smooth, linear = self.parts
+        shape = (len(inputs), coefficients.shape[1], inputs.shape[1])
+        weighted = (coefficients[:, :, None] * points[:, None]).reshape(len(points), -1)
+        total = np.tile(linear[0] * linear[1] ** 2 * (coefficients.T @ points), (len(inputs), 1, 1))
+        # Of k(r²): 2 k' (x - z) / length², summed over the points.
+        for slope, inverse in (
+            (_matern(*rough, inputs, points)[1], rough[1]),
+            (0.5 * _squared_exponential(*smooth, inputs, points), smooth[1]),
+        ):
+            towards = (slope @ weighted).reshape(shape)
+            towards -= (slope @ coefficients)[..., None] * inputs[:, None]
+            total += 2 * inverse**2 * towards
+        return total
+
+    def draw(self, number: int, random: np.random.Generator) -> "PriorFunctions":
+        """So many functions of the prior, as sums of waves and a plane."""
         rough, smooth, linear = self.parts
         num_inputs = len(linear[1])
         waves = []
@@ -132,15 +182,74 @@ class SumKernel:
             )
             waves.append((frequencies, heights))
         plane = random.standard_normal((num_inputs + 1, number)) * np.sqrt(linear[0])
+        return PriorFunctions(plane, linear[1], waves)
 
-        def functions(inputs: Rows) -> np.ndarray:
-            values = plane[0] + (inputs * linear[1]) @ plane[1:]
-            for frequencies, heights in waves:
-                angles = inputs @ frequencies.T
-                values += np.hstack([np.cos(angles), np.sin(angles)]) @ heights
-            return values
 
-        return functions
+@dataclass(frozen=True)
+class PriorFunctions:
+    """Functions of a prior: a plane, whose inputs are scaled, and waves of two kinds."""
+
+    plane: Float[np.ndarray, "inputs_and_1 functions"]
+    scales: Float[np.ndarray, " inputs"]
+    # Frequencies and heights, first of cosines and then of sines.
+    waves: Sequence[tuple[np.ndarray, np.ndarray]]
+
+    def __call__(self, inputs: Rows) -> Float[np.ndarray, "rows functions"]:
+        """Their values."""
+        values = self.plane[0] + (inputs * self.scales) @ self.plane[1:]
+        for frequencies, heights in self.waves:
+            angles = inputs @ frequencies.T
+            values += np.hstack([np.cos(angles), np.sin(angles)]) @ heights
+        return values
+
+    def gradient(self, inputs: Rows) -> Float[np.ndarray, "rows functions inputs"]:
+        """Their derivatives by the inputs."""
+        slopes = np.tile((self.plane[1:] * self.scales[:, None]).T, (len(inputs), 1, 1))
+        for frequencies, heights in self.waves:
+            angles = inputs @ frequencies.T
+            changes = np.hstack([-np.sin(angles), np.cos(angles)])
+            for index, along in enumerate(np.tile(frequencies, (2, 1)).T):
+                slopes[..., index] += (changes * along) @ heights
+        return slopes
+
+
+@dataclass(frozen=True)
+class GPFunctions:
+    """Functions of a posterior: those of the prior, and kernels around the inducing points."""
+
+    prior: PriorFunctions
+    kernel: SumKernel
+    inducing: Rows
+    coefficients: Float[np.ndarray, "inducing functions_and_outputs"]
+    num_outputs: int
+
+    def __call__(self, inputs: Rows) -> Float[np.ndarray, "functions rows outputs"]:
+        """Their values at scaled inputs."""
+        parts = [np.empty((0, self.coefficients.shape[1]))]
+        for rows in pieces(inputs):
+            moved = self.kernel(rows, self.inducing) @ self.coefficients
+            parts.append(self.prior(rows) + moved)
+        return self._by_function(np.concatenate(parts))
+
+    def gradient(self, inputs: Rows) -> Float[np.ndarray, "functions rows outputs inputs"]:
+        """Their derivatives by scaled inputs."""
+        parts = [np.empty((0, self.coefficients.shape[1], self.inducing.shape[1]))]
+        for rows in pieces(inputs):
+            moved = self.kernel.gradient(rows, self.inducing, self.coefficients)
+            parts.append(self.prior.gradient(rows) + moved)
+        return self._by_function(np.concatenate(parts))
+
+    def _by_function(self, joined: np.ndarray) -> np.ndarray:
+        """From rows x (functions and outputs) to functions x rows x outputs."""
+        number = joined.shape[1] // self.num_outputs
+        apart = joined.reshape(len(joined), number, self.num_outputs, *joined.shape[2:])
+        return np.moveaxis(apart, 1, 0)
+
+
+def pieces(inputs: Rows) -> Iterator[Rows]:
+    """Some rows after others, in double precision."""
+    for start in range(0, len(inputs), ROWS_AT_ONCE):
+        yield np.asarray(inputs[start : start + ROWS_AT_ONCE], dtype=float)
 
 
 def _squared_distances(first: Rows, second: Rows) -> np.ndarray:
@@ -163,7 +272,9 @@ def _squared_exponential(
     return variance * np.exp(-0.5 * _squared_distances(first * inverse, second * inverse))
 
 
-def loss_of_parameters(parameters: np.ndarray, data: GPData) -> tuple[float, np.ndarray]:
+def loss_of_parameters(
+    parameters: np.ndarray, data: GPData, prior: KernelPrior = ANY_FUNCTION
+) -> tuple[float, np.ndarray]:
     """Minus the log marginal likelihood and the log prior of the parameters, and the derivative.
 
     That by a length-scale is Σ_ij W_ij (x_i - x_j)² with W from the derivative by the kernel:
@@ -179,9 +290,9 @@ def loss_of_parameters(parameters: np.ndarray, data: GPData) -> tuple[float, np.
     diagonal = np.diag_indices_from(covariance)
     covariance[diagonal] += noise + JITTER * np.mean(covariance[diagonal])
     factor, failed = lapack.dpotrf(covariance, lower=1)
-    usual = SumKernel.usual(inputs.shape[1]).parameters
+    usual = SumKernel.usual(inputs.shape[1], prior=prior).parameters
     spread = np.full(len(parameters), PRIOR_STD)
-    spread[0] = PRIOR_STD_OF_NOISE
+    spread[0] = prior.spread
     deviations = (parameters - usual) / spread
     if failed:
         return 1e10, deviations / spread
@@ -213,23 +324,27 @@ def loss_of_parameters(parameters: np.ndarray, data: GPData) -> tuple[float, np.
     return float(total), np.concatenate(gradient) + deviations / spread
 
 
-def fitted_kernel(data: GPData, order: Int[np.ndarray, " rows"]) -> SumKernel:
+def fitted_kernel(
+    data: GPData, order: Int[np.ndarray, " rows"], prior: KernelPrior = ANY_FUNCTION
+) -> SumKernel:
     """The most probable parameters, from several starts: there are several hills."""
     few = data.chosen(order[:FEW_FITTED])
-    starts = [SumKernel.usual(data.inputs.shape[1], variances) for variances in STARTS]
-    ends = [_descended(start.parameters, few) for start in starts]
+    starts = [SumKernel.usual(data.inputs.shape[1], variances, prior) for variances in STARTS]
+    ends = [_descended(start.parameters, few, prior) for start in starts]
     best = min(ends, key=lambda end: end[1])
     if len(order) > FEW_FITTED:
-        best = _descended(best[0], data.chosen(order[:MAX_FITTED]))
+        best = _descended(best[0], data.chosen(order[:MAX_FITTED]), prior)
     return SumKernel(best[0])
 
 
-def _descended(parameters: np.ndarray, data: GPData) -> tuple[np.ndarray, float]:
+def _descended(
+    parameters: np.ndarray, data: GPData, prior: KernelPrior
+) -> tuple[np.ndarray, float]:
     """Parameters with less of `loss_of_parameters`, and what they have of it.
 
     A line search that led too far ends L-BFGS early: it begins anew from there.
     """
-    loss, left = loss_of_parameters(parameters, data)[0], MAX_EVALUATIONS
+    loss, left = loss_of_parameters(parameters, data, prior)[0], MAX_EVALUATIONS
     usual = SumKernel.usual(data.inputs.shape[1]).parameters
     bounds = np.stack([usual - FARTHEST, usual + FARTHEST], axis=1)
     while left > 0:
@@ -237,7 +352,7 @@ def _descended(parameters: np.ndarray, data: GPData) -> tuple[np.ndarray, float]
         end = minimize(
             loss_of_parameters,
             parameters,
-            (data,),
+            (data, prior),
             "L-BFGS-B",
             True,
             bounds=bounds,

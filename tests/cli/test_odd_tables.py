@@ -83,7 +83,7 @@ def test_both_ways_to_read_a_table_split_off_the_same_rows(tmp_path, monkeypatch
     for stream in ("--stream", "--no-stream"):
         options = (stream, "--test-fraction", "0.3", "--seed", "5")
         result = succeed(*fit(tmp_path / "t.csv", tmp_path / "m", *options, target="kind"))
-        told.append([line for line in result.stdout.splitlines() if "split off" in line])
+        told.append([line for line in result.stdout.splitlines() if line.startswith("On ")])
         model = load(tmp_path / "m")
         ranges.append((model.n_samples_seen_, model.encoder_.to_json(), model.classes_.tolist()))
     assert ranges[0] == ranges[1]
@@ -114,7 +114,7 @@ def test_one_of_a_thing_is_not_several(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--prior", "rbf"), "prior='rbf' is not known: use one of bnn, conv"),
+        (("--prior", "rbf"), "prior='rbf' is not known: use one of additive, bnn"),
         (("--likelihood", "cauchy-like"), "likelihood='cauchy-like' is not known"),
         (("--likelihood", "probit", "--task", "regression"), "is for classification"),
         (("--learning-rate", "-1"), "must be a positive number"),

@@ -118,7 +118,11 @@ def test_known_errors_make_predictions_wider(fitted):
 
 @pytest.mark.parametrize(
     "likelihood",
-    ["heteroscedastic-student-t", pytest.param("negative-binomial", marks=pytest.mark.slow)],
+    [
+        "student-t",
+        pytest.param("heteroscedastic-student-t", marks=pytest.mark.slow),
+        pytest.param("negative-binomial", marks=pytest.mark.slow),
+    ],
 )
 def test_other_noise(likelihood):
     y = np.round(np.abs(Y - 100) / 10)

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 from examples import TINY, regression_data
 
 from dvip import DVIPClassifier, DVIPRegressor, load
@@ -21,6 +22,7 @@ def work(task):
     return [*predicted, model.predict(inputs)]
 
 
+@pytest.mark.slow
 def test_two_precisions_and_two_tasks_at_the_same_time(tmp_path):
     tasks = [(number, tmp_path) for number in range(3)]
     alone = [work(task) for task in tasks]

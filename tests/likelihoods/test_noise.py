@@ -162,7 +162,12 @@ INPUTS = np.random.default_rng(0).normal(size=(60, 2))
 COUNTS = np.random.default_rng(1).poisson(np.exp(1 + 0.5 * INPUTS))  # 60 x 2
 
 
-@pytest.mark.parametrize("name", NEW)
+SLOW = ("student-t", "heteroscedastic-student-t", "negative-binomial")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in NEW]
+)
 def test_models_of_several_targets(name, tmp_path):
     """Trained, predicted row by row, weighted, saved and loaded."""
     options = {**TINY, "max_iter": 30, "alpha": 1.0, "n_training_samples": 2, "likelihood": name}

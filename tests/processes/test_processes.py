@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 from examples import RandomWaves, assert_gradient, perturbed, random_key
 from scipy.special import expit
-from scipy.stats import norm
+from scipy.stats import gamma, norm
 
 from dvip import (
     BayesianNeuralNetwork,
+    Constant,
     Convolutional,
+    CurvePrior,
     GaussianProcess,
+    JaxSimulatorPrior,
+    Linear,
+    Monotone,
     NeuralSampler,
+    Periodic,
     Recurrent,
     WarpedGaussianProcess,
 )
@@ -32,6 +38,14 @@ ACTIVATIONS = {
     "softplus": lambda x: np.logaddexp(0, x),
     "cos": np.cos,
 }
+
+WAVES = GaussianProcess(num_frequencies=6)
+CURVES = np.random.default_rng(3).normal(size=(40, 5)).cumsum(axis=1)
+
+
+def decay(inputs, height, rate):
+    return height * jnp.exp(-rate * jnp.sum(inputs**2, axis=1))
+
 
 # Those of the registry are here by themselves, with their default options.
 EXAMPLES = {
@@ -62,6 +76,17 @@ EXAMPLES = {
     ),
     "recurrent, unconstrained": Recurrent(hidden=3, constrained=False),
     "recurrent for each unit": PerUnit(Recurrent(hidden=3), 2),
+    "sum": Linear() + Constant() + WAVES,
+    "product": WAVES * Linear(),
+    "union": BayesianNeuralNetwork(hidden=(4,)) | WAVES,
+    "on columns": WAVES.on([0, 2]) + Linear(),
+    "warped": WAVES.warped(),
+    "period given": Periodic(period=2, num_frequencies=6),
+    "period learned from there": Periodic(period=2, learned=True, num_frequencies=6),
+    "monotone in some": Monotone(hidden=(4,), increasing=[0], decreasing=[2]),
+    "curves": CurvePrior(np.linspace(-3, 3, 5), CURVES).on(1),
+    "curves on a learned scale": CurvePrior(np.linspace(-3, 3, 5), CURVES, learned=True).on(1),
+    "simulator": JaxSimulatorPrior(decay, {"height": norm(0, 1), "rate": gamma(2)}),
 }
 NUM_SAMPLES, NUM_INPUTS, NUM_ROWS = 5, 3, 4
 INPUTS = np.random.default_rng(1).normal(size=(NUM_INPUTS, NUM_ROWS))
@@ -139,7 +164,7 @@ def test_every_parameter_is_trained_and_matters(process, noise, inputs, values):
 
     arguments = (process, jnp.asarray(inputs))
     trained, _ = split_trainable(process)
-    gradient, _ = assert_gradient(value, arguments)
+    gradient, _ = split_trainable(assert_gradient(value, arguments)[0])  # of what is trained
     for parameter, slope in zip(jax.tree.leaves(trained), jax.tree.leaves(gradient), strict=True):
         assert slope.shape == parameter.shape
         assert (slope != 0).any()

@@ -123,7 +123,8 @@ def test_loaded_models_can_be_fitted_again(tmp_path, mixture):
     assert_same(loaded.fit(X, NOTHING), mixture)
 
 
-def test_a_model_of_a_thousand_rows_is_small(tmp_path):
+def test_a_model_of_a_thousand_rows_is_small(tmp_path, monkeypatch):
+    monkeypatch.setattr("dvip.sum_kernel.MAX_FITTED", 250)
     inputs, y = regression_data(num_rows=1_000)
     model = DVIPRegressor(max_iter=50, n_predictive_samples=10).fit(inputs, y)
     model.save(tmp_path / "model")

@@ -175,7 +175,7 @@ def test_files_that_are_no_tables(tmp_path):
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 100)[:30])
     (tmp_path / "wide.csv").write_text("a,b\n1,2,3\n4,5,6\n")
     (tmp_path / "folder.csv").mkdir()
-    (tmp_path / "sheet.xlsx").write_text("")
+    (tmp_path / "sheet.ods").write_text("")
     reasons = {
         "no_rows.csv": "has no rows",
         "no_rows.parquet": "has no rows",
@@ -184,7 +184,7 @@ def test_files_that_are_no_tables(tmp_path):
         "cut.csv.gz": "damaged",
         "wide.csv": "more values than its first line",
         "folder.csv": "is a folder",
-        "sheet.xlsx": "unknown type",
+        "sheet.ods": "unknown type",
         "absent.csv": "There is no file",
     }
     for name, reason in reasons.items():

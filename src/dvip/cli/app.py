@@ -1,13 +1,33 @@
 """The commands and their options. What they do is imported when they run: `--help` is quick."""
 
-from enum import StrEnum
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dvip.cli.console import reports_errors
-from dvip.registry import LIKELIHOODS, MODELS, PRIORS
+from dvip.cli.judgement import commands
+from dvip.cli.options import (
+    DEFAULT_MODEL,
+    CoordinatorOption,
+    DecimalOption,
+    DistributedOption,
+    EncodingOption,
+    JsonOption,
+    Model,
+    ModelArgument,
+    NumProcessesOption,
+    ProcessIdOption,
+    QuietOption,
+    SepOption,
+    TableArgument,
+    Task,
+    opened,
+    printing,
+)
+from dvip.cli.prior import read_prior
+from dvip.registry import LIKELIHOODS, PRIORS
 
 __all__ = ["app"]
 
@@ -20,66 +40,20 @@ app = typer.Typer(
 
     \b
     A first look:       dvip demo
+    Look at a prior:    dvip prior houses.csv --target price --prior "linear + gp" --out prior.png
     Train on a table:   dvip fit houses.csv --target price --out model
     Predict new rows:   dvip predict model new.csv --out predictions.csv
     Judge a model:      dvip evaluate model other.csv
+    A page for a model: dvip report model other.csv --out page.html
+    Compare models:     dvip compare houses.csv --target price
+    What to measure:    dvip suggest model candidates.csv
     Known datasets:     dvip datasets
 
-    Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), or folders of Parquet files.
-    Parquet may also be at an address: s3://, gs://, hdfs:// or file://.
+    Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), Excel (.xlsx), folders of
+    Parquet files, or - for standard input. Parquet may also be at an address: s3://, gs://,
+    hdfs:// or file://.
     """,
 )
-
-
-class Task(StrEnum):
-    """What kind of target a model has."""
-
-    AUTO = "auto"
-    REGRESSION = "regression"
-    CLASSIFICATION = "classification"
-
-
-# Which model to train.
-Model = StrEnum("Model", {name: name for name in MODELS})  # type: ignore[misc]
-DEFAULT_MODEL = Model("dvip")
-
-
-def _table(text: str) -> Any:
-    """A path, or an address such as s3://bucket/rows.parquet."""
-    if "://" not in text:
-        return Path(text)
-    from dvip.tables.addresses import located
-
-    return located(text)
-
-
-TableArgument = Annotated[
-    Any,
-    typer.Argument(
-        parser=_table,
-        help="A CSV or Parquet file, or a folder of Parquet files, which may be at an address such "
-        "as s3://bucket/folder.",
-        metavar="TABLE",
-    ),
-]
-ModelArgument = Annotated[
-    Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
-]
-
-DistributedOption = Annotated[
-    bool,
-    typer.Option(
-        "--distributed", help="One of several processes, as Slurm, Open MPI or Kubernetes say."
-    ),
-]
-CoordinatorOption = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="Address of process 0, where no cluster says it."),
-]
-NumProcessesOption = Annotated[
-    int | None, typer.Option(min=1, help="How many processes there are.")
-]
-ProcessIdOption = Annotated[int | None, typer.Option(min=0, help="Which of them this is, from 0.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -122,6 +96,10 @@ def fit(
             "it for several targets, in their order."
         ),
     ] = None,
+    weight: Annotated[
+        str | None,
+        typer.Option(help="The column that says how many times each row counts."),
+    ] = None,
     drop: Annotated[
         list[str] | None, typer.Option(help="A column not to use. Repeat it for several.")
     ] = None,
@@ -156,7 +134,8 @@ def fit(
     prior: Annotated[
         str | None,
         typer.Option(
-            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}; by default chosen, bnn "
+            help=f"Prior over functions of dvip and sip: {PRIORS.listed()}, with options and "
+            "combined by +, * and |, or curves(FILE), as for `dvip prior`; by default chosen, bnn "
             "with --inference vi and for sip."
         ),
     ] = None,
@@ -241,6 +220,18 @@ def fit(
         bool,
         typer.Option("--resume", help="Go on from the newest checkpoint, if there is one."),
     ] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTML file for a page about the model, judged by the rows split off: 20 % of them "
+            "unless --test-fraction says otherwise."
+        ),
+    ] = None,
+    sep: SepOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
     distributed: DistributedOption = False,
     coordinator: CoordinatorOption = None,
     num_processes: NumProcessesOption = None,
@@ -255,11 +246,15 @@ def fit(
     Examples:
       dvip fit houses.csv --target price --out model
       dvip fit iris.parquet --target species --out model --test-fraction 0.2
+      dvip fit houses.csv --target price --out model --report page.html
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
+      dvip fit co2.csv --target ppm --out model --prior "linear + periodic(period=1) + gp"
       dvip fit lab.csv --target yield --out model --members 5 --calibrate
       dvip fit stars.csv --target flux --noise-column flux_error --out model
+      dvip fit survey.csv --target income --weight persons --out model --json > fitted.json
+      dvip fit werte.csv --target y --out model --sep ";" --decimal , --encoding latin-1
       dvip fit big.csv --target y --out model --checkpoint checkpoints --resume
       srun dvip fit big.csv --target y --out model --batch-size 4000 --distributed
       dvip fit folder_of_parquet --target yield --out model --max-iter 20000
@@ -269,7 +264,7 @@ def fit(
 
     parameters = {
         "n_layers": layers,
-        "prior": prior,
+        "prior": None if prior is None else read_prior(prior),
         "likelihood": likelihood,
         "n_prior_samples": prior_samples,
         "alpha": alpha,
@@ -284,20 +279,29 @@ def fit(
         "inference": inference,
     }
     checkpointing = Checkpointing(checkpoint, checkpoint_every, resume)
-    with Distributing(distributed, coordinator, num_processes, process_id).together():
-        fit_table(
-            table,
+    with (
+        printing(quiet=quiet or as_json),
+        opened(table, sep, encoding, decimal) as given,
+        Distributing(distributed, coordinator, num_processes, process_id).together(),
+    ):
+        fitted = fit_table(
+            given,
             out,
             model=model.value,
             targets=target,
             noise=noise_column or [],
+            weight=weight,
             task=None if task is Task.AUTO else task.value,
             drop=drop or [],
             test_fraction=test_fraction,
             stream=stream,
             parameters={name: value for name, value in parameters.items() if value is not None},
             checkpointing=checkpointing,
+            verbose=not quiet,
+            report=report,
         )
+    if as_json and fitted is not None:
+        typer.echo(json.dumps(fitted, indent=1))
 
 
 @app.command()
@@ -308,7 +312,8 @@ def predict(
     out: Annotated[
         Path,
         typer.Option(
-            help="CSV or Parquet file for the predictions; one that is there is replaced."
+            help="CSV or Parquet file for the predictions, one that is there is replaced; - is "
+            "standard output."
         ),
     ],
     quantiles: Annotated[
@@ -322,6 +327,25 @@ def predict(
             "by default. Fewer are faster.",
         ),
     ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A column of the table to copy to the predictions. Repeat it for several."
+        ),
+    ] = None,
+    digits: Annotated[
+        int | None,
+        typer.Option(
+            "--precision",
+            min=1,
+            max=17,
+            help="Digits of each number in a text file; all of them by default.",
+        ),
+    ] = None,
+    sep: SepOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
+    quiet: QuietOption = False,
     distributed: DistributedOption = False,
     coordinator: CoordinatorOption = None,
     num_processes: NumProcessesOption = None,
@@ -340,50 +364,55 @@ def predict(
       dvip predict model new.csv --out predictions.csv
       dvip predict model new.parquet --out predictions.parquet --quantiles 0.1,0.5,0.9
       dvip predict model folder_of_parquet --out predictions.parquet --samples 10
+      dvip predict model new.xlsx --out predictions.csv --keep id --precision 4
+      cat new.csv | dvip predict model - --out - | head
     """
     from dvip.cli.long_runs import Distributing
     from dvip.cli.predict import parse_quantiles, predict_table
 
     distributing = Distributing(distributed, coordinator, num_processes, process_id)
-    predict_table(model, table, out, parse_quantiles(quantiles), samples, distributing.part())
+    levels = parse_quantiles(quantiles)
+    with opened(table, sep, encoding, decimal) as given:
+        predict_table(
+            model,
+            given,
+            out,
+            levels,
+            samples,
+            distributing.part(),
+            keep=keep or [],
+            digits=digits,
+            quiet=quiet,
+        )
 
 
 @app.command()
 @reports_errors
-def evaluate(
+def suggest(
     model: ModelArgument,
     table: TableArgument,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(help="The target column; needed only for models that Python code saved."),
+    number: Annotated[int | None, typer.Option(min=1, help="How many rows; up to 10.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet file for these rows, instead of a list.")
     ] = None,
-    noise_column: Annotated[
-        list[str] | None,
-        typer.Option(help="The column of known errors; needed only where --target is."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for a picture of the calibration: .png, .pdf or .svg. One that is there is "
-            "replaced."
-        ),
-    ] = None,
+    sep: SepOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
 ) -> None:
-    """Compare a model's predictions with what a table says.
+    """Say which rows of a table to measure next, to learn most about all of them.
 
-    Regression: nll, rmse, crps, and the share of rows within the central 50, 90 and 95 %
-    intervals. Classification: accuracy, log_likelihood, ece, and auc for two classes.
+    Rows are chosen one after another, so that none tells what another has told. Each has its
+    number, counted from 1, and by what share it would reduce the mean variance of the function.
 
     \b
     Examples:
-      dvip evaluate model other.csv
-      dvip evaluate model other.csv --json > scores.json
-      dvip evaluate model other.csv --plot calibration.png
+      dvip suggest model candidates.csv --number 5
+      dvip suggest model candidates.csv --number 96 --out plate.csv
     """
-    from dvip.cli.predict import evaluate_table
+    from dvip.cli.suggestions import suggest_rows
 
-    evaluate_table(model, table, target or [], noise_column or [], as_json=as_json, plot=plot)
+    with opened(table, sep, encoding, decimal) as given:
+        suggest_rows(model, given, number, out)
 
 
 @app.command()
@@ -403,3 +432,6 @@ def demo(
     from dvip.cli.demo import demonstrate
 
     demonstrate(out)
+
+
+app.add_typer(commands)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,13 +18,16 @@ import typer
 from dvip.batches import ALL, Part
 from dvip.cli.console import counted, print_metrics, warn
 from dvip.cli.long_runs import file_of_part, rows_of_part
+from dvip.cli.options import printing
 from dvip.estimators import load
 from dvip.estimators.inputs import ExtrapolationWarning
 from dvip.metrics import judged
 from dvip.tables import (
+    STANDARD,
     Surprises,
     TableEncoder,
     TableError,
+    TableFile,
     check_one_error_each,
     check_table_output,
     error_numbers,
@@ -34,15 +38,19 @@ from dvip.tables import (
     table_writer,
     target_numbers,
 )
-from dvip.tables.cells import are_numbers, label_of, parse_texts, quoted, text_of
+from dvip.tables.cells import are_numbers, check_present, label_of, parse_texts, quoted, text_of
+from dvip.tables.formats import is_parquet
 from dvip.training import row_counter
 
 __all__ = [
     "Doubts",
+    "columns_to_judge",
     "errors_of",
     "evaluate_table",
     "gaps_named",
+    "inputs_of",
     "label_reader",
+    "labelled_blocks",
     "parse_quantiles",
     "predict_table",
 ]
@@ -78,8 +86,8 @@ class Doubts:
             warn(f"{self.where}{ExtrapolationWarning(dict(self.outside), self.rows)}")
 
 
-def _inputs_of(
-    model: Any, path: Path, table: Path, targets: Sequence[str]
+def inputs_of(
+    model: Any, path: Path, table: TableFile, targets: Sequence[str]
 ) -> tuple[TableEncoder, Callable[[pd.DataFrame], Any]]:
     """Which columns of a table a model reads, and what it is given of a block.
 
@@ -102,8 +110,8 @@ def _inputs_of(
     return encoder, lambda frame: pd.DataFrame(encoder.transform(frame), columns=names)
 
 
-def _numeric_columns(table: Path, targets: Sequence[str]) -> list[str]:
-    numeric = next(read_blocks(table)).select_dtypes(["number", "bool"])
+def _numeric_columns(table: TableFile, targets: Sequence[str]) -> list[str]:
+    numeric = next(read_blocks(table, no_rows=True)).select_dtypes(["number", "bool"])
     return [str(name) for name in numeric.columns if name not in targets]
 
 
@@ -112,10 +120,10 @@ def errors_of(frame: pd.DataFrame, noise: Sequence[str]) -> tuple[np.ndarray, ..
     return (error_numbers(frame, noise),) if noise else ()
 
 
-def _noise_to_predict(model: Any, table: Path) -> tuple[str, ...]:
+def _noise_to_predict(model: Any, table: TableFile) -> tuple[str, ...]:
     """The columns of known errors that the table has; tells where errors are left out."""
     noise = getattr(model, "noise_names_", ())
-    lacking = set(noise) - set(map(str, next(read_blocks(table, rows=100)).columns))
+    lacking = set(noise) - set(map(str, next(read_blocks(table, rows=100, no_rows=True)).columns))
     if lacking or (not noise and getattr(model, "known_errors_", False)):
         reason = f"The table has no column {quoted(sorted(lacking))}" if lacking else "The model "
         reason += "" if lacking else "was fitted to known errors that have no column"
@@ -140,36 +148,66 @@ def parse_quantiles(text: str) -> list[float]:
 
 def predict_table(
     path: Path,
-    table: Path,
+    table: TableFile,
     out: Path,
     quantiles: Sequence[float],
     samples: int | None = None,
     part: Part = ALL,
+    *,
+    keep: Sequence[str] = (),
+    digits: int | None = None,
+    quiet: bool = False,
 ) -> None:
-    """Writes the predictions of a saved model for a table, or for a part of its rows."""
+    """Writes the predictions of a saved model for a table, or for a part of its rows.
+
+    Columns to `keep` are copied before them.
+    """
     out = file_of_part(part, out)
-    check_table_output(out, table)
-    model = load(path)
-    if samples is not None:
-        model.set_params(n_predictive_samples=samples)
-    encoder, inputs_of = _inputs_of(model, path, table, ())
-    noise = _noise_to_predict(model, table)
-    total = num_rows(table)
-    wanted = None
-    if part.number > 1:
-        total = total or sum(len(block) for block in read_blocks(table))
-        wanted = rows_of_part(part, total)
-        total = len(wanted)
-    with (
-        table_writer(out) as append,
-        row_counter(total, "predicting") as done,
-        Doubts().told() as doubts,
-    ):
-        for frame in _chosen(read_blocks(table, encoder.text_columns), wanted):
-            append(_predictions(model, inputs_of(frame), quantiles, *errors_of(frame, noise)))
-            doubts.rows += len(frame)
-            done(len(frame))
-    typer.echo(f"Wrote predictions for {counted(doubts.rows, 'row')} to {out}.")
+    check_table_output(out, table.path)
+    to_parquet = out != STANDARD and is_parquet(out)
+    if digits is not None and to_parquet:
+        raise TableError("--precision is for text files, Parquet keeps all digits: leave it out.")
+    standard = sys.stdout  # lines go elsewhere where the predictions go there
+    with printing(quiet=quiet, elsewhere=out == STANDARD):
+        model = load(path)
+        if samples is not None:
+            model.set_params(n_predictive_samples=samples)
+        encoder, read_inputs = inputs_of(model, path, table, ())
+        noise = _noise_to_predict(model, table)
+        # As text, columns that are copied stay as they are.
+        as_text = (*encoder.text_columns, *(() if to_parquet else keep))
+        total = num_rows(table)
+        wanted = None
+        if part.number > 1:
+            total = total or sum(len(block) for block in read_blocks(table))
+            wanted = rows_of_part(part, total)
+            total = len(wanted)
+        with (
+            table_writer(out, digits, standard) as append,
+            row_counter(total, "predicting", shown=not quiet) as done,
+            Doubts().told() as doubts,
+        ):
+            for frame in _chosen(read_blocks(table, as_text, no_rows=True), wanted):
+                errors = errors_of(frame, noise)
+                predicted = _predictions(model, read_inputs(frame), quantiles, *errors)
+                append(_with_kept(frame, keep, predicted))
+                doubts.rows += len(frame)
+                done(len(frame))
+        typer.echo(f"Wrote predictions for {counted(doubts.rows, 'row')} to {out}.")
+
+
+def _with_kept(frame: pd.DataFrame, keep: Sequence[str], predicted: pd.DataFrame) -> pd.DataFrame:
+    """The predictions, after columns of the table that are copied."""
+    if not keep:
+        return predicted
+    check_present(keep, list(frame.columns))
+    both = set(keep) & set(predicted.columns)
+    if both or len(set(keep)) < len(keep):
+        raise TableError(
+            f"The predictions would have two columns {quoted(sorted(both) or keep)}: rename that "
+            "of the table, or do not keep it."
+        )
+    return pd.concat([frame[list(keep)].reset_index(drop=True), predicted], axis=1)
 
 
 def _chosen(frames: Iterator[pd.DataFrame], rows: range | None) -> Iterator[pd.DataFrame]:
@@ -179,7 +217,7 @@ def _chosen(frames: Iterator[pd.DataFrame], rows: range | None) -> Iterator[pd.D
         first, start = start, start + len(frame)
         if rows is not None:
             frame = frame[max(0, rows.start - first) : max(0, rows.stop - first)]
-        if len(frame):
+        if len(frame) or rows is None:
             yield frame
 
 
@@ -224,7 +262,7 @@ def quantile_name(p: float) -> str:
     return f"q{whole.zfill(2)}" + (f".{rest}" if rest else "")
 
 
-def _columns_to_judge(
+def columns_to_judge(
     model: Any, path: Path, given: Sequence[str], given_noise: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The columns of the targets and of their known errors, from the model or from the options."""
@@ -251,7 +289,7 @@ def _columns_to_judge(
 
 def evaluate_table(
     path: Path,
-    table: Path,
+    table: TableFile,
     given: Sequence[str],
     given_noise: Sequence[str] = (),
     *,
@@ -264,11 +302,11 @@ def evaluate_table(
 
         check_picture(plot)
     model = load(path)
-    targets, noise = _columns_to_judge(model, path, given, given_noise)
-    encoder, inputs_of = _inputs_of(model, path, table, (*targets, *noise))
+    targets, noise = columns_to_judge(model, path, given, given_noise)
+    encoder, read_inputs = inputs_of(model, path, table, (*targets, *noise))
     with Doubts().told() as doubts:
-        blocks = _labelled_blocks(model, encoder, table, targets, doubts)
-        rows = ((inputs_of(frame), y, *errors_of(frame, noise)) for frame, y in blocks)
+        blocks = labelled_blocks(model, encoder, table, targets, doubts)
+        rows = ((read_inputs(frame), y, *errors_of(frame, noise)) for frame, y in blocks)
         judgement = judged(model, rows, label_reader(model))
     metrics = judgement.metrics()
     title = f"{path} on {counted(doubts.rows, 'row')} of {table}"
@@ -291,7 +329,7 @@ def label_reader(model: Any) -> Callable[[Any], str]:
     return label_of if distinct else text_of
 
 
-def gaps_named(table: Path, targets: Sequence[str]) -> str:
+def gaps_named(table: TableFile, targets: Sequence[str]) -> str:
     """Words of a text file that were taken for gaps, in brackets; nothing if there are none."""
     texts = gap_texts(table, targets)
     words = [repr(text) for text in texts if text]
@@ -300,8 +338,8 @@ def gaps_named(table: Path, targets: Sequence[str]) -> str:
     return f" ({' or '.join([*(['empty'] if '' in texts else []), *words])})"
 
 
-def _labelled_blocks(
-    model: Any, encoder: TableEncoder, table: Path, targets: Sequence[str], doubts: Doubts
+def labelled_blocks(
+    model: Any, encoder: TableEncoder, table: TableFile, targets: Sequence[str], doubts: Doubts
 ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
     """The rows of a table that have a target, and their targets; `doubts` counts these rows."""
     labels = model.task == "classification"

@@ -7,12 +7,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betainc, gammaln, pdtr, xlog1py, xlogy
 
+from dvip.distributions.gaussian_mixture import concatenated_weights
 from dvip.distributions.predictive import (
     Components,
     Predictive,
     Rows,
     VarianceParts,
-    concatenated_weights,
 )
 
 __all__ = ["CountMixture"]

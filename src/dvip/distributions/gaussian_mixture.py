@@ -13,10 +13,9 @@ from dvip.distributions.predictive import (
     Predictive,
     Rows,
     VarianceParts,
-    concatenated_weights,
 )
 
-__all__ = ["GaussianMixture", "mean_over_pairs"]
+__all__ = ["GaussianMixture", "concatenated_weights", "mean_over_pairs"]
 
 # Pairs of components that the CRPS is computed with at once.
 MAX_PAIRS = 2_000_000
@@ -183,6 +182,21 @@ class GaussianMixture(Predictive):
 
         own = _mean_absolute(np.zeros_like(means), np.sqrt(2) * stds)
         return mean_over_pairs(own, of_pairs, self.weights).reshape(self.means.shape[:-1])
+
+
+def concatenated_weights(
+    parts: Sequence[Predictive], weights: Sequence[float] | None
+) -> Float[np.ndarray, " components"] | None:
+    """The weights of the components of all of them; by default parts are equally probable."""
+    numbers = {part.shape[-1] for part in parts}
+    if weights is None and len(numbers) == 1 and all(part.weights is None for part in parts):
+        return None
+    shares = np.full(len(parts), 1 / len(parts)) if weights is None else np.asarray(weights)
+    each = [
+        np.full(part.shape[-1], 1 / part.shape[-1]) if part.weights is None else part.weights
+        for part in parts
+    ]
+    return np.concatenate([share * own for share, own in zip(shares, each, strict=True)])
 
 
 def mean_over_pairs(

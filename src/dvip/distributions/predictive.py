@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
-__all__ = ["Components", "Predictive", "Rows", "VarianceParts", "concatenated_weights"]
+__all__ = ["Components", "Predictive", "Rows", "VarianceParts"]
 
 # Components that a method computes with at once.
 MAX_COMPONENTS = 2_000_000
@@ -181,6 +181,25 @@ class Predictive(abc.ABC):
             f"{type(self).__name__}({self.shape[0]:,} rows, {targets}{self.shape[-1]:,} components)"
         )
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: int | slice | Sequence[Any] | np.ndarray) -> Self:
+        """The distribution of some rows: `dist[3:5]`, `dist[mask]`, `dist[[4, 2]]`.
+
+        A single number gives a distribution of one row.
+        """
+        index: Any = rows
+        if isinstance(rows, tuple):
+            raise IndexError("A distribution is indexed by rows: target(i) gives one target.")
+        if not isinstance(rows, slice):
+            given = np.asarray(rows)
+            index = np.atleast_1d(given if given.size else given.astype(int))
+            if given.dtype.kind not in "biu" and given.size:
+                raise IndexError(f"{rows!r} are no rows: use numbers, a slice or a mask.")
+        chosen = self._rows(index)
+        return chosen if self.distance is None else chosen.at_distance(self.distance[index])
+
     def _in_parts(self, function: Callable[..., np.ndarray], *arrays: np.ndarray) -> np.ndarray:
         """`function` of the distribution and of these arrays, of some rows at a time."""
         num_rows, *others = self.shape
@@ -199,14 +218,19 @@ class Predictive(abc.ABC):
         return np.matmul(components, self.weights)
 
     @property
+    def variance(self) -> Rows:
+        """The variance of y, the sum of its parts."""
+        return self._in_parts(lambda part: np.add(*part.variance_parts()))
+
+    @property
     def std(self) -> Rows:
         """The standard deviation of y."""
+        return np.sqrt(self.variance)
 
-        def std(part: Predictive) -> np.ndarray:
-            parts = part.variance_parts()
-            return np.sqrt(parts.noise + parts.function)
-
-        return self._in_parts(std)
+    @property
+    def median(self) -> Rows:
+        """The value that y is below as often as above."""
+        return self._quantile(0.5)
 
     def _aligned(self, y: Any) -> Components:
         """`y` as an array with a component axis; a single value stands for every row."""
@@ -241,6 +265,19 @@ class Predictive(abc.ABC):
             return logsumexp(log_density, axis=-1) - np.log(log_density.shape[-1])
 
         return self._in_parts(log_prob, self._aligned(y))
+
+    def pdf(self, y: Float[np.ndarray, "..."]) -> Float[np.ndarray, " rows"]:
+        """p(y) of each row, the exponential of `log_prob`; of counts, their probability.
+
+        Parameters
+        ----------
+        y : array of the shape of `mean`, or a number
+
+        Returns
+        -------
+        array of shape (rows,)
+        """
+        return np.exp(self.log_prob(y))
 
     def cdf(self, y: Float[np.ndarray, "..."]) -> Rows:
         """P(Y ≤ y) for each row and target.
@@ -281,11 +318,10 @@ class Predictive(abc.ABC):
         array([[0.  ],
                [1.96]])
         """
-        if np.ndim(p) == 0:
-            return self._quantile(_probability(p))
-        if np.ndim(p) > 1 or np.size(p) == 0:
-            raise ValueError(f"p={p!r} must be a probability or a sequence of them.")
-        return np.stack([self._quantile(_probability(entry)) for entry in np.asarray(p)])
+        levels = _probabilities(p)
+        if levels.ndim == 0:
+            return self._quantile(float(levels))
+        return np.stack([self._quantile(float(level)) for level in levels])
 
     def _quantile(self, p: float) -> Rows:
         return self._in_parts(lambda part: part._quantile_at_once(p))
@@ -301,17 +337,18 @@ class Predictive(abc.ABC):
         # The mixture's quantile lies between those of its components.
         return _increasing_root(excess_and_density, quantiles.min(axis=-1), quantiles.max(axis=-1))
 
-    def interval(self, p: float) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, p: float | Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The central interval that holds y with probability p.
 
         Parameters
         ----------
-        p : float
+        p : float, or a sequence of them
             Strictly between 0 and 1.
 
         Returns
         -------
         lower, upper : arrays of the shape of `mean`
+            Of several probabilities there is an interval for each, along a first axis.
 
         Examples
         --------
@@ -322,8 +359,8 @@ class Predictive(abc.ABC):
         >>> float(upper[0].round(2))
         1.64
         """
-        p = _probability(p)
-        return self._quantile((1 - p) / 2), self._quantile((1 + p) / 2)
+        levels = _probabilities(p)
+        return self.quantile((1 - levels) / 2), self.quantile((1 + levels) / 2)
 
     def crps(self, y: Float[np.ndarray, "..."]) -> Rows:
         """The continuous ranked probability score E|Y - y| - E|Y - Y'| / 2; lower is better.
@@ -377,12 +414,14 @@ class Predictive(abc.ABC):
         return self._component_sample(chosen, random)
 
 
-def _probability(p: Any) -> float:
-    """The number; an error unless it is one between 0 and 1."""
-    is_number = np.ndim(p) == 0 and np.asarray(p).dtype.kind in "iuf"
-    if not (is_number and 0 < p < 1):
-        raise ValueError(f"p={p!r} must be one number strictly between 0 and 1.")
-    return float(p)
+def _probabilities(p: Any) -> np.ndarray:
+    """One number or several; an error unless each is between 0 and 1."""
+    levels = np.asarray(p)
+    if levels.ndim > 1 or levels.size == 0:
+        raise ValueError(f"p={p!r} must be a probability or a sequence of them.")
+    if levels.dtype.kind not in "iuf" or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"p={p!r} must be numbers strictly between 0 and 1.")
+    return levels.astype(float)
 
 
 def _increasing_root(
@@ -405,18 +444,3 @@ def _increasing_root(
         if done.all():
             break
     return root
-
-
-def concatenated_weights(
-    parts: Sequence[Predictive], weights: Sequence[float] | None
-) -> Float[np.ndarray, " components"] | None:
-    """The weights of the components of all of them; by default parts are equally probable."""
-    numbers = {part.shape[-1] for part in parts}
-    if weights is None and len(numbers) == 1 and all(part.weights is None for part in parts):
-        return None
-    shares = np.full(len(parts), 1 / len(parts)) if weights is None else np.asarray(weights)
-    each = [
-        np.full(part.shape[-1], 1 / part.shape[-1]) if part.weights is None else part.weights
-        for part in parts
-    ]
-    return np.concatenate([share * own for share, own in zip(shares, each, strict=True)])

@@ -23,6 +23,7 @@ from dvip.estimators.resumption import checkpoint_folder, training_seed
 from dvip.estimators.sampled_fits import SamplingBuilder
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
 from dvip.estimators.serialisation import save_estimator
+from dvip.function_draws import Draws, Together
 from dvip.objectives import Ensemble
 from dvip.prediction import draw_functions, members_of
 from dvip.runtime import derived_seed, precision, use_compilation_cache
@@ -36,7 +37,6 @@ from dvip.training import (
     TrainingResult,
     TrainingSettings,
     is_first_process,
-    progress_bar,
     row_counter,
     train_members,
     train_once,
@@ -167,6 +167,7 @@ class DeepEstimator(SamplingBuilder):
         self._started = time.monotonic()
         with (
             checkpoint_folder(checkpoint_dir, checkpoint_every, resume) as checkpoints,
+            self._told_of_fit(X, y),
             self._undone_on_failure(),
         ):
             self.check_parameters()
@@ -241,6 +242,7 @@ class DeepEstimator(SamplingBuilder):
         inputs = self._scale_inputs(rows[0], weights)
         targets = self._scale_targets(rows[1], weights).astype(self.precision)
         self._start_training(checkpoints)
+        inputs = self._carrying(inputs, rows[0], training=True, first=True)
         return ArrayData(inputs, targets, weights.astype(self.precision))
 
     def _checked_weights(self, sample_weight: Any, X: np.ndarray) -> np.ndarray:
@@ -327,8 +329,7 @@ class DeepEstimator(SamplingBuilder):
             )
         self.n_samples_seen_ = data.num_rows
         self._optimiser = None
-        shown = self.verbose and is_first_process()
-        with progress_bar(max_iter * self._num_members, shown=shown) as report:
+        with self._progress(max_iter * self._num_members) as report:
             results = self._train_members(data, inputs, checkpoints, max_iter, report)
         self._warn_if_too_short(results, max_iter)
         self.__dict__.pop("calibration_", None)
@@ -341,14 +342,15 @@ class DeepEstimator(SamplingBuilder):
         inputs: np.ndarray,
         checkpoints: CheckpointFolder | None,
         max_iter: int,
-        report: Callable[[int, float], None],
+        report: Callable[[int, float], Any],
     ) -> list[TrainingResult]:
         """Trains the model, or all members of an ensemble, and keeps them."""
         with precision(self.precision):
             members = self._members(data, inputs, self._settings(max_iter), checkpoints)
             left = seconds_left(self.max_seconds, self._started)
             try:
-                results = train_members(members, self.precision, report, left)
+                stoppable = self._is_followed
+                results = train_members(members, self.precision, report, left, stoppable=stoppable)
             except TrainingDiverged as stopped:
                 if self.n_members is None:
                     self._keep([stopped.result])
@@ -377,7 +379,8 @@ class DeepEstimator(SamplingBuilder):
                 self._start_training()
                 self.n_samples_seen_ = self.n_iter_ = 0
             noted = weights if first else None
-            scaled = (self._scale_inputs(X, noted), self._scale_targets(targets, noted), weights)
+            inputs, of_model = self._scale_inputs(X, noted), self._scale_targets(targets, noted)
+            scaled = (self._carrying(inputs, X, training=True, first=first), of_model, weights)
             rows: Any = [array.astype(self.precision) for array in scaled]
             self._train_once(Batch(*rows))
         return self
@@ -417,38 +420,28 @@ class DeepEstimator(SamplingBuilder):
         self._keep(results)
         self.n_iter_ = num_steps
 
-    def _draw(self, n: int, random_state: Any) -> Callable[[np.ndarray], np.ndarray]:
-        """n functions of scaled inputs: (n, rows, outputs)."""
+    def _draw(self, n: int, random_state: Any) -> Draws:
+        """n functions of scaled inputs."""
         check_is_fitted(self)
         check_count("n", n)
         return self._draw_values(n, int(check_random_state(random_state).randint(MAX_SEED)))
 
     @abc.abstractmethod
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         """What a draw gives to users, of the trained model."""
 
-    def _draw_latent(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-        """n functions of the last layer's units: (n, rows, units) for scaled inputs."""
+    def _draw_latent(self, n: int, seed: int) -> Draws:
+        """n functions of the last layer's units."""
         models = members_of(self.model_)
         # Members take turns.
-        counts = [len(range(index, n, len(models))) for index in range(len(models))]
+        turns = [np.arange(index, n, len(models)) for index in range(len(models))]
         with precision(self.precision):
             draws = [
-                draw_functions(model.network, count, derived_seed(seed, index))
-                for index, (model, count) in enumerate(zip(models, counts, strict=True))
-                if count
+                (turn, draw_functions(model.network, len(turn), derived_seed(seed, index)))
+                for index, (model, turn) in enumerate(zip(models, turns, strict=True))
+                if len(turn)
             ]
-
-        def functions(inputs: np.ndarray) -> np.ndarray:
-            values = [np.moveaxis(draw(inputs), 1, 2) for draw in draws]
-            if len(values) == 1:
-                return values[0]
-            joined = np.empty((n, *values[0].shape[1:]), values[0].dtype)
-            for index, part in enumerate(values):
-                joined[index :: len(models)] = part
-            return joined
-
-        return functions
+        return draws[0][1] if len(draws) == 1 else Together(n, draws)
 
     def save(self, path: str | Path) -> None:
         """Writes the fitted model to a folder, as JSON and safetensors.

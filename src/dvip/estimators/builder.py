@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from dvip.estimators.callbacks import CallbackSupport
 from dvip.estimators.inputs import InputReader
 from dvip.layers import Layer
 from dvip.likelihoods import Likelihood
@@ -19,7 +20,7 @@ from dvip.runtime import PRECISIONS
 __all__ = ["ModelBuilder", "check_count", "one_each"]
 
 
-class ModelBuilder(InputReader):
+class ModelBuilder(InputReader, CallbackSupport):
     """The part of an estimator that makes the model that its parameters describe."""
 
     # Of every estimator: what it is for, as its likelihood says.
@@ -172,7 +173,7 @@ class ModelBuilder(InputReader):
 
         Members of an ensemble differ by their seeds.
         """
-        likelihood = self._chosen_likelihood()
+        inputs, likelihood = self._proper(inputs), self._chosen_likelihood()
         widths = self._inner_widths(inputs.shape[1])
         network = build_network(
             inputs,

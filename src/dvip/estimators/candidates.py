@@ -13,6 +13,7 @@ __all__ = [
     "MANY_ROWS",
     "SAMPLED_GP",
     "Candidate",
+    "candidates_of_prior",
     "classification_candidates",
     "regression_candidates",
 ]
@@ -39,6 +40,8 @@ WIDE = {
     "prior": BayesianNeuralNetwork(hidden=(50, 50, 50), constrained=False),
     "learning_rate": 0.005,
 }
+# One layer with a prior that was given, and says much of the functions.
+PLAIN = {"inference": "vi", "n_layers": 1, "alpha": 0.0}
 STEPS_FOR_SOME, STEPS = 1_500, 3_000
 # Training steps for 10,000 rows; as their square root, up to so many rows.
 STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
@@ -64,14 +67,23 @@ def regression_candidates(num_rows: int, *, closed_form: bool) -> list[Candidate
     return [*closed, Candidate("wide bnn", heavy), Candidate("wide bnn, varying noise", varying)]
 
 
-def classification_candidates(num_rows: int, num_classes: int) -> list[Candidate]:
+def classification_candidates(
+    num_rows: int, num_classes: int, tried: list[Candidate] | None = None
+) -> list[Candidate]:
     """With softmax for several classes, whose probabilities are smooth."""
-    if num_rows < MANY_ROWS:
+    candidates = tried
+    if candidates is None and num_rows < MANY_ROWS:
         candidates = _deep(num_rows)
-    else:
+    elif candidates is None:
         candidates = [Candidate("wide bnn", {**WIDE, "max_iter": _steps_for(num_rows)})]
     likelihood = "softmax" if num_classes > 2 else "probit"
     return [Candidate(name, {**given, "likelihood": likelihood}) for name, given in candidates]
+
+
+def candidates_of_prior(num_rows: int) -> list[Candidate]:
+    """The prior that was given, in one layer."""
+    steps = STEPS if num_rows < MANY_ROWS else _steps_for(num_rows)
+    return [Candidate("prior", {**PLAIN, "max_iter": steps})]
 
 
 def _closed_forms(num_rows: int) -> list[str]:

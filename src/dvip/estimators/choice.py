@@ -22,9 +22,11 @@ from sklearn.exceptions import ConvergenceWarning
 from dvip.batches import ArrayData, Batch
 from dvip.calibration import Calibration, Judgement, best_log_score, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
+from dvip.estimators.callbacks import OF_CALLBACKS
 from dvip.estimators.candidates import CONSTANT, GP, MANY_ROWS, SAMPLED_GP, Candidate
+from dvip.estimators.descriptions import encode_parameters
 from dvip.estimators.ensembles import MAX_CALIBRATED, MIN_LEFT_OUT, seconds_left
-from dvip.estimators.serialisation import encode_parameters
+from dvip.function_draws import Draws, Together
 from dvip.neighbourhood import Neighbourhood
 from dvip.runtime import precision
 from dvip.training import (
@@ -34,7 +36,6 @@ from dvip.training import (
     TrainingDiverged,
     is_first_process,
     placement,
-    progress_bar,
     train_members,
 )
 
@@ -53,8 +54,8 @@ CHOSEN = (
     "validation_fraction",
     "calibrate",
 )
-# Folds of tables of up to MANY_ROWS rows. Of larger ones, each of two members leaves out a part.
-NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 2, 0.1
+# Folds of tables of up to MANY_ROWS rows. Of larger ones, each of three members leaves out a part.
+NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 3, 0.1
 # Inputs of streams of few rows that are read into memory.
 MAX_INPUTS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
@@ -66,15 +67,25 @@ LEAST_WEIGHT = 0.02
 DIVIDING = {"n_members", "validation_fraction", "calibrate"}
 
 # What a fit leaves behind.
-FITTED = ("parts_", "choice_", "calibration_", "model_", "neighbourhood_")
+FITTED = (
+    "parts_",
+    "choice_",
+    "_left_out_scores",
+    "calibration_",
+    "model_",
+    "neighbourhood_",
+)
 
 
 class ChoosingEstimator(DeepEstimator):
     """An estimator that chooses its parameters, and may be a mixture of several of its kind."""
 
     inference: str
+    prior: Any
     parts_: tuple["ChoosingEstimator", ...]
     choice_: tuple[Judgement, ...]
+    # How good the mixture is on rows that were left out; not saved with the model.
+    _left_out_scores: dict[str, float]
     neighbourhood_: Neighbourhood
     # Of a part in closed form: which of them it is.
     _closed_form: str = GP
@@ -107,6 +118,11 @@ class ChoosingEstimator(DeepEstimator):
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         """What is tried on a table of that size."""
 
+    def _describes_functions(self) -> bool:
+        """Whether a prior was given that says much of the functions: one layer may be enough."""
+        process = self._input_process() if self.prior is not None else None
+        return process is not None and process.wanted_functions is not None
+
     def _division(self, num_rows: int) -> dict[str, Any]:
         """Which rows are left out by whom."""
         if num_rows < MANY_ROWS:
@@ -122,13 +138,15 @@ class ChoosingEstimator(DeepEstimator):
         given = {name: getattr(self, name) for name in CHOSEN if getattr(self, name) is not None}
         if not (isinstance(self.likelihood, str) and self.likelihood == "auto"):
             given["likelihood"] = self.likelihood
+        if self._describes_functions():
+            given.setdefault("n_prior_samples", self._num_prior_samples)
         shared: dict[str, Any] = self._division(data.num_rows)
         parts: list[tuple[str, ChoosingEstimator]] = []
         if not self._can_be_calibrated():
             shared["calibrate"] = False
         for name, settings in self._candidates(data.num_rows, num_inputs):
             part = copy.copy(self)
-            for attribute in FITTED:
+            for attribute in (*FITTED, *OF_CALLBACKS):
                 part.__dict__.pop(attribute, None)
             part.__dict__.update({**shared, **settings, **given, "verbose": False})
             if part._left_out_share() is None:  # rows are left out nevertheless, to be judged by
@@ -185,7 +203,8 @@ class ChoosingEstimator(DeepEstimator):
         """Trains the candidates, side by side, and keeps those that weigh something."""
         if data.num_rows < MANY_ROWS and inputs.shape[1] <= MAX_INPUTS_IN_MEMORY:
             data = _in_memory(data, self.seed_)
-        named = self._parts_of(data, inputs.shape[1])
+        proper = self._proper(inputs)
+        named = self._parts_of(data, proper.shape[1])
         exact = [part for _, part in named if part.inference == "exact"]
         deep = {name: part for name, part in named if part.inference != "exact"}
         with ThreadPoolExecutor(1) as background:
@@ -208,8 +227,8 @@ class ChoosingEstimator(DeepEstimator):
         parts = [part for _, part in named]
         self._keep_parts(named, data)
         if len(self.input_shape_) == 1:
-            slopes = self._slopes(parts, inputs.shape[1])
-            self.neighbourhood_ = Neighbourhood.of(inputs, slopes, self.seed_)
+            slopes = self._slopes(parts, proper.shape[1])
+            self.neighbourhood_ = Neighbourhood.of(proper, slopes, self.seed_)
 
     def _train_parts(
         self,
@@ -229,8 +248,7 @@ class ChoosingEstimator(DeepEstimator):
             if member.validation is not None:
                 member.validation.rival = rival
         total = sum(member.settings.max_iter for of_part in members.values() for member in of_part)
-        shown = self.verbose and is_first_process()
-        with progress_bar(max(1, total), shown=shown) as report:
+        with self._progress(max(1, total)) as report:
             try:
                 self._train_together(parts, members, report)
             except TrainingDiverged as error:
@@ -264,11 +282,14 @@ class ChoosingEstimator(DeepEstimator):
         self,
         parts: Mapping[str, "ChoosingEstimator"],
         members: Mapping[str, list[Member]],
-        report: Callable[[int, float], None],
+        report: Callable[[int, float], Any],
     ) -> None:
         every = [member for of_part in members.values() for member in of_part]
         left = seconds_left(self.max_seconds, self._started)
-        results = iter(train_members(every, self.precision, report, left) if every else [])
+        stoppable = self._is_followed
+        results = iter(
+            train_members(every, self.precision, report, left, stoppable=stoppable) if every else []
+        )
         for name, part in parts.items():
             part._keep(list(islice(results, len(members[name]))))
 
@@ -291,7 +312,7 @@ class ChoosingEstimator(DeepEstimator):
         array of shape (rows,)
             1 is the distance between neighbouring training rows.
         """
-        inputs = self._scaled(X)
+        inputs = self._proper(self._scaled(X))
         if not hasattr(self, "neighbourhood_"):
             raise ValueError(
                 "Distances are known after a fit with inference='auto' to rows of numbers."
@@ -328,7 +349,7 @@ class ChoosingEstimator(DeepEstimator):
         """Of the parts that are kept."""
         return [judgement.weight for judgement in self.choice_ if judgement.weight > 0]
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         if not hasattr(self, "parts_"):
             return super()._draw_values(n, seed)  # type: ignore[safe-super]  # of a task
         random = np.random.RandomState(seed)
@@ -342,17 +363,9 @@ class ChoosingEstimator(DeepEstimator):
             for index, part in enumerate(self.parts_)
             if (chosen == index).any()
         ]
+        return Together(n, draws)
 
-        def values(inputs: np.ndarray) -> np.ndarray:
-            parts = [(which, draw(inputs)) for which, draw in draws]
-            joined = np.empty((n, *parts[0][1].shape[1:]))
-            for which, of_part in parts:
-                joined[which] = of_part
-            return joined
-
-        return values
-
-    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_part(self, part: Any, n: int, seed: int) -> Draws:
         """n functions of a part."""
         return part._draw_values(n, seed)
 
@@ -386,9 +399,12 @@ def _score_when_done(part: Any, fit: Future) -> float:
 
 
 def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
-    """Whether two parts would be the same, as what the user gave left no difference."""
-    same_form = first._closed_form == second._closed_form
-    return same_form and encode_parameters(first) == encode_parameters(second)
+    """Whether two parts would differ in nothing but their steps, as the user gave all else."""
+
+    def described(part: ChoosingEstimator) -> dict[str, Any]:
+        return {**encode_parameters(part), "learning_rate": None}
+
+    return first._closed_form == second._closed_form and described(first) == described(second)
 
 
 def _in_memory(data: Any, seed: int) -> ArrayData:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from sklearn.base import ClassifierMixin
@@ -18,6 +19,9 @@ from dvip.calibration import (
     tempered,
 )
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.inputs import as_pandas
+from dvip.estimators.predictions import LabelPredictions
+from dvip.function_draws import Draws
 from dvip.likelihoods import Classification
 from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import Model, class_probabilities, members_of, sample_noises
@@ -33,7 +37,7 @@ __all__ = ["DeepClassifier"]
 SAMPLES_OF_SCORE = 16
 
 
-class DeepClassifier(ClassifierMixin, DeepEstimator):
+class DeepClassifier(ClassifierMixin, DeepEstimator, LabelPredictions):
     """A deep model of class labels."""
 
     task: ClassVar[str] = "classification"
@@ -76,6 +80,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
     def _read_training_rows(
         self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
+        y = as_pandas(y)
         _check_labels(y)
         return super()._read_training_rows(X, y, reset=reset, **options)
 
@@ -235,7 +240,37 @@ class DeepClassifier(ClassifierMixin, DeepEstimator):
         draws = self._draw(n, random_state)
         return lambda X: draws(self._scaled(X))
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def sample_probabilities(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
+        """The probabilities of the classes under n whole functions from the posterior.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, RandomState or None
+            The same number gives the same functions.
+
+        Returns
+        -------
+        function of X
+            f(X) -> (n, rows, classes), the same functions each time. How they differ is what is not
+            known of the probabilities; their mean is about what `predict_proba` gives.
+        """
+        draws = self._draw(n, random_state)
+        first = getattr(self, "parts_", (self,))[0]
+        likelihood = members_of(first.model_)[0].likelihood
+
+        def probabilities(X: Any) -> np.ndarray:
+            latent = draws(self._scaled(X))
+            with precision(self.precision):
+                values = jnp.moveaxis(jnp.asarray(latent), 2, 0)
+                found = likelihood.class_probabilities(values, jnp.zeros_like(values))
+            given = np.moveaxis(np.asarray(found, dtype=float), 0, 2)
+            given = given / given.sum(axis=2, keepdims=True)
+            return self._calibrated(given.reshape(-1, given.shape[2])).reshape(given.shape)
+
+        return probabilities
+
+    def _draw_values(self, n: int, seed: int) -> Draws:
         return self._draw_latent(n, seed)
 
 

@@ -215,7 +215,7 @@ class EnsembleBuilder(ModelBuilder):
         """Tells that the time, or the steps, ended the training before it was complete."""
         steps = max(result.num_steps for result in results)
         if self._left_out_share() is None:
-            if steps < max_iter:
+            if steps < max_iter and self.max_seconds is not None:  # not a callback
                 warnings.warn(
                     f"max_seconds={self.max_seconds} ended the training after {steps:,} of "
                     f"{max_iter:,} steps.",

@@ -1,127 +1,22 @@
 """Deep variational implicit processes as estimators."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from dvip.estimators.base import DeepEstimator
-from dvip.estimators.builder import check_count, one_each
+from dvip.estimators.prior_functions import PriorFunctionsEstimator
+from dvip.estimators.priors import Prior
 from dvip.estimators.stacks import ChoosingClassifier, ChoosingRegressor
 from dvip.kernels import EmpiricalKernel
 from dvip.layers import Layer, SparseGPLayer, VIPLayer
 from dvip.likelihoods import Likelihood
-from dvip.processes import ImplicitProcess
-from dvip.processes.process import PerGroup
-from dvip.registry import PRIORS
 
-__all__ = ["DVIPClassifier", "DVIPRegressor", "ImplicitProcessEstimator", "Prior"]
-
-# The prior of inner layers where the one that was given reads images or sequences.
-INNER_PRIOR = "bnn"
-
-Prior = str | ImplicitProcess
+__all__ = ["DVIPClassifier", "DVIPRegressor"]
 
 
-class ImplicitProcessEstimator(DeepEstimator):
-    """Layers whose priors are implicit processes."""
-
-    prior: Prior | Sequence[Prior] | None
-    n_prior_samples: int | None
-    n_inducing: int | None
-    shared_prior: bool | Sequence[bool] | None
-    fresh_noise: bool
-
-    _counts: ClassVar[tuple[str, ...]] = (*DeepEstimator._counts, "n_prior_samples")
-
-    _paper: ClassVar[Mapping[str, Any]] = {
-        **DeepEstimator._paper,
-        "n_prior_samples": 20,
-        "prior": "bnn",
-    }
-
-    @property
-    def _num_prior_samples(self) -> int:
-        return self._value("n_prior_samples")
-
-    @property
-    def _prior_given(self) -> Prior | Sequence[Prior]:
-        return self._value("prior")
-
-    def check_parameters(self) -> None:
-        """Raises an error, which says what to do, unless the parameters make sense."""
-        super().check_parameters()
-        if self._num_prior_samples < 2:
-            raise ValueError("n_prior_samples=1: one function has no variance, use at least 2.")
-        if self.n_inducing is not None:
-            check_count("n_inducing", self.n_inducing)
-        self._processes_given()
-
-    def _processes_given(self) -> tuple[ImplicitProcess, ...]:
-        """The process of each layer, before the first is told the shape of the inputs."""
-        given: Any = self._prior_given
-        first = self._input_process()
-        if isinstance(given, list | tuple):
-            inner = tuple(_process(prior) for prior in given[1:])
-        else:
-            # What leaves the first layer is no image or sequence any more.
-            inner = (_process(INNER_PRIOR) if first.structured else first,) * (self._num_layers - 1)
-        if len(inner) != self._num_layers - 1:
-            raise ValueError(
-                f"prior has {1 + len(inner)} entries for {self._num_layers} layers: give one "
-                "prior, or one for each layer."
-            )
-        for process in inner:
-            if process.structured:
-                raise ValueError(
-                    f"prior={given!r}: {type(process).__name__} reads images or sequences, which "
-                    "only the first layer sees."
-                )
-        return (first, *inner)
-
-    def _input_process(self) -> ImplicitProcess:
-        given: Any = self._prior_given
-        return _process(given[0] if isinstance(given, list | tuple) and given else given)
-
-    def _process_of(self, index: int, num_units: int) -> ImplicitProcess:
-        """The process of a layer, with functions for each unit where they are not shared.
-
-        Groups of the last layer's units never share them.
-        """
-        process = self._processes_given()[index]
-        if index == 0:
-            process = process.for_inputs_of_shape(self.input_shape_)
-        given = one_each(self.shared_prior, self._num_layers)
-        if len(given) != self._num_layers or not all(
-            flag is None or isinstance(flag, bool | np.bool_) for flag in given
-        ):
-            raise ValueError(
-                f"shared_prior={self.shared_prior!r}: give True, False, None, or one of them for "
-                f"each of the {self._num_layers} layers."
-            )
-        shared = process.shared_by_units if given[index] is None else given[index]
-        if not shared:
-            return process.one_for_each_unit(num_units)
-        num_groups = self._chosen_likelihood().num_groups
-        if index == self._num_layers - 1 and num_groups > 1:
-            return PerGroup(process, num_groups, num_units)
-        return process
-
-    def _propagate_inputs(self) -> tuple[bool, ...]:
-        flags = zip(super()._propagate_inputs(), self._processes_given(), strict=True)
-        return tuple(flag and not process.structured for flag, process in flags)
-
-
-def _process(prior: Any) -> ImplicitProcess:
-    if isinstance(prior, ImplicitProcess):
-        return prior
-    if isinstance(prior, str) and prior in PRIORS:
-        return PRIORS[prior]()
-    raise ValueError(f"{PRIORS.unknown(prior)} or an ImplicitProcess object.")
-
-
-class _DVIP(ImplicitProcessEstimator):
+class _DVIP(PriorFunctionsEstimator):
     """The parameters of DVIP and its layers."""
 
     def __init__(
@@ -209,11 +104,13 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         more flexible; the cost of a step grows with its square. With inducing points, the
         functions that the prior's covariances are estimated from; the paper takes 2,000.
     prior : str, ImplicitProcess, or a sequence of them, optional
-        The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
-        "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
-        activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
-        one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-        prior of the first layer, and if given alone, later layers have "bnn". By default it is
+        The prior over functions: a name ("additive", "bnn", "constant", "conv", "gp", "linear",
+        "monotone", "neural-sampler", "periodic", "recurrent", "warped-gp"), names put together
+        such as "linear + periodic(period=1, on='time') + gp", an object such as
+        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, `SimulatorPrior(function)` or
+        `CurvePrior(grid, curves)`, one of your own class, or one for each layer. What reads
+        images ("conv"), sequences ("recurrent"), named columns or their units is the prior of the
+        first layer, and if given alone, later layers have "bnn". By default it is
         chosen; with `inference="vi"` it is "bnn".
     alpha : float from 0 to 1, optional
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5. By default it is
@@ -340,11 +237,13 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         more flexible; the cost of a step grows with its square. With inducing points, the
         functions that the prior's covariances are estimated from; the paper takes 2,000.
     prior : str, ImplicitProcess, or a sequence of them, optional
-        The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
-        "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
-        activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
-        one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-        prior of the first layer, and if given alone, later layers have "bnn". By default it is
+        The prior over functions: a name ("additive", "bnn", "constant", "conv", "gp", "linear",
+        "monotone", "neural-sampler", "periodic", "recurrent", "warped-gp"), names put together
+        such as "linear + periodic(period=1, on='time') + gp", an object such as
+        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, `SimulatorPrior(function)` or
+        `CurvePrior(grid, curves)`, one of your own class, or one for each layer. What reads
+        images ("conv"), sequences ("recurrent"), named columns or their units is the prior of the
+        first layer, and if given alone, later layers have "bnn". By default it is
         chosen; with `inference="vi"` it is "bnn".
     alpha : float from 0 to 1, optional
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5. By default it is

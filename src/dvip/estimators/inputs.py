@@ -20,7 +20,7 @@ from dvip.sources.records import RowsContent
 from dvip.tables import TableEncoder
 from dvip.tables.cells import is_number_type, quoted
 
-__all__ = ["NAMES_OF_COLUMNS", "ExtrapolationWarning", "InputReader", "check_kind"]
+__all__ = ["NAMES_OF_COLUMNS", "ExtrapolationWarning", "InputReader", "as_pandas", "check_kind"]
 
 # What a source notes of its columns besides the inputs: names of the targets and of their errors.
 NAMES_OF_COLUMNS = ("target_names_", "noise_names_")
@@ -62,6 +62,7 @@ class InputReader(BaseEstimator):
         self, X: Any, y: Any, *, reset: bool = True, **options: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """Inputs, as rows of numbers, and targets; notes names, shape and encoding."""
+        X, y = as_pandas(X), as_pandas(y)
         check_kind("X", X)
         check_kind("y", y)
         if reset:
@@ -162,15 +163,35 @@ class InputReader(BaseEstimator):
     def _scaled(self, X: Any) -> np.ndarray:
         """Inputs for prediction, validated and scaled; warns of rows far from the training."""
         check_is_fitted(self)
-        check_kind("X", X)
+        rows = self._read_rows(X)
+        self._warn_of_extrapolation(rows)
+        scaled = self.input_scaler_.transform(rows, self.precision)
+        return self._carrying(scaled, rows) if hasattr(self, "simulations_") else scaled
+
+    def _read_rows(self, X: Any) -> np.ndarray:
+        """Inputs such as those of the training, as rows of numbers in their own units."""
+        X = as_pandas(X)
+        check_kind("X", X, no_rows=True)
         if hasattr(self, "encoder_"):
-            X = self._encoded(X)
-        else:
-            if len(self.input_shape_) > 1 or getattr(X, "ndim", 0) > 2:
-                X = self._as_rows_of_the_same_shape(X)
-            X = validate_data(self, X, reset=False, dtype=np.float64)
-        self._warn_of_extrapolation(X)
-        return self.input_scaler_.transform(X, self.precision)
+            return self._encoded(X)
+        if len(self.input_shape_) > 1 or getattr(X, "ndim", 0) > 2:
+            X = self._as_rows_of_the_same_shape(X)
+        return validate_data(self, X, reset=False, dtype=np.float64, ensure_min_samples=0)
+
+    def _carrying(
+        self, scaled: np.ndarray, rows: np.ndarray, *, training: bool = False, first: bool = False
+    ) -> Any:
+        """Scaled inputs with what else the first layer reads of the rows behind; here nothing.
+
+        Of a training, the first time notes what it is. Otherwise it may be computed as the rows
+        are looked at.
+        """
+        del rows, training, first
+        return scaled
+
+    def _proper(self, inputs: Any) -> np.ndarray:
+        """Scaled inputs without what is behind them."""
+        return getattr(inputs, "proper", inputs)[:, : len(self.input_scaler_.mean)]
 
     def _as_rows_of_the_same_shape(self, X: Any) -> Any:
         """Images or sequences as rows; an error unless they are as those of the training."""
@@ -224,8 +245,22 @@ class InputReader(BaseEstimator):
         return np.asarray(X).reshape(num_rows, math.prod(shape)), tuple(shape)
 
 
-def check_kind(name: str, values: Any) -> None:
-    """Raises an error for arrays that would be taken for other numbers than they stand for."""
+def as_pandas(values: Any) -> Any:
+    """Tables of polars, pyarrow and others that speak Arrow, as pandas has them; all else as is."""
+    if not hasattr(values, "__arrow_c_stream__") or isinstance(values, pd.DataFrame | pd.Series):
+        return values
+    import pyarrow as pa
+
+    if hasattr(values, "columns") or hasattr(values, "column_names"):
+        return pa.table(values).to_pandas()
+    return pa.chunked_array(values).to_pandas()
+
+
+def check_kind(name: str, values: Any, *, no_rows: bool = False) -> None:
+    """Raises an error for arrays that would be taken for other numbers than they stand for.
+
+    A table may have `no_rows` where there is something to predict.
+    """
     if np.ma.is_masked(values):
         raise ValueError(f"{name} is a masked array with hidden values: fill or remove them first.")
     kind = getattr(getattr(values, "dtype", None), "kind", None)
@@ -233,7 +268,7 @@ def check_kind(name: str, values: Any) -> None:
         raise ValueError(f"{name} holds dates or times: make numbers of them, such as days.")
     if not isinstance(values, pd.DataFrame):
         return
-    if not (len(values) and len(values.columns)):
+    if not ((no_rows or len(values)) and len(values.columns)):
         raise ValueError(f"{name} is a table of the shape {values.shape}: it has 0 numbers in it.")
     twice = values.columns[values.columns.duplicated()]
     if len(twice):

@@ -27,8 +27,9 @@ UNCONFIRMED = {
     "n_predictive_samples": 10**6,
     "max_seconds": math.inf,
 }
-# Options of priors, such as a number of frequencies.
+# Options of priors, such as a number of frequencies; the one that is no size may be any number.
 MAX_OPTION = 10**6
+NO_SIZE = "period"
 
 
 def check_sizes(cls: type, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
@@ -51,7 +52,8 @@ def _check_value(name: str, value: Any, largest: float, longest: int) -> None:
     """Raises an error for a number beyond `largest`, or lists of more than `longest` entries."""
     if isinstance(value, dict):
         for key, entry in value.get("options", {}).items():
-            _check_value(f"{name}.{key}", entry, MAX_OPTION, longest)
+            most = math.inf if key == NO_SIZE else MAX_OPTION
+            _check_value(f"{name}.{key}", entry, most, longest)
     elif isinstance(value, list):
         if len(value) > longest:
             raise ValueError(f"{name} has {len(value):,} entries, more than the model has arrays.")
@@ -85,6 +87,9 @@ def check_attributes(estimator: Any) -> None:
     if hasattr(estimator, "validation_scores_"):
         _check_array(estimator, "validation_scores_", "f", len(estimator.validation_scores_), 3)
     _check_calibration(estimator)
+    simulations = getattr(estimator, "simulations_", None)
+    if simulations is not None and simulations.rows.shape[1:] != (num_inputs,):
+        raise ValueError("simulations_ are of other inputs.")
     neighbourhood = getattr(estimator, "neighbourhood_", None)
     if neighbourhood is not None and len(neighbourhood.slopes) != num_inputs:
         raise ValueError("neighbourhood_ is of other inputs.")

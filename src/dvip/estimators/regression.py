@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,8 +11,10 @@ from sklearn.utils.validation import assert_all_finite
 
 from dvip.calibration import Calibration, LeftOut, best_log_score, fit_scale
 from dvip.distributions import Predictive
-from dvip.estimators.base import DeepEstimator
 from dvip.estimators.inputs import check_kind
+from dvip.estimators.new_rows import NewRows
+from dvip.estimators.predictions import NumberPredictions
+from dvip.estimators.sampled_functions import SampledFunctions
 from dvip.estimators.scales import (
     MAX_SCALED,
     Standardiser,
@@ -20,6 +22,7 @@ from dvip.estimators.scales import (
     hardly_vary,
     warn_of_faint,
 )
+from dvip.function_draws import Draws, Mapped
 from dvip.likelihoods import Likelihood, Regression
 from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import Model, members_of, moments, sample_noises
@@ -47,7 +50,7 @@ LARGE_ERROR = 2.0
 MAX_TARGET_SCALE = 1e140
 
 
-class DeepRegressor(RegressorMixin, DeepEstimator):
+class DeepRegressor(RegressorMixin, NewRows, NumberPredictions):
     """A deep model of numbers. `y` may have one column or several."""
 
     task: ClassVar[str] = "regression"
@@ -281,7 +284,7 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
         mean = np.concatenate(means)
         return (mean, np.concatenate(stds)) if return_std else mean
 
-    def sample_functions(self, n: int, random_state: Any = None) -> Callable[[Any], np.ndarray]:
+    def sample_functions(self, n: int, random_state: Any = None) -> SampledFunctions:
         """n whole functions from the posterior, without the noise of the data.
 
         Parameters
@@ -292,28 +295,20 @@ class DeepRegressor(RegressorMixin, DeepEstimator):
 
         Returns
         -------
-        function of X
+        SampledFunctions
             f(X) -> (n, rows) or (n, rows, targets), any number of times: it is the same functions
-            each time.
+            each time. `f.gradient(X)` are their derivatives.
         """
-        draws = self._draw(n, random_state)
-        shape = self.target_shape_
+        return SampledFunctions(self, self._draw(n, random_state))
 
-        def functions(X: Any) -> np.ndarray:
-            values = draws(self._scaled(X))
-            return values.reshape(*values.shape[:2], *shape)
-
-        return functions
-
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
-        latent = self._draw_latent(n, seed)
+    def _draw_values(self, n: int, seed: int) -> Draws:
         scaler = self.target_scaler_
         likelihood = members_of(self.model_)[0].likelihood
 
-        def values(inputs: np.ndarray) -> np.ndarray:
-            return likelihood.function_values(latent(inputs), scaler.mean, scaler.scale)
+        def on_the_users_scale(values: np.ndarray) -> np.ndarray:
+            return likelihood.function_values(values, scaler.mean, scaler.scale)
 
-        return values
+        return Mapped(self._draw_latent(n, seed), on_the_users_scale)
 
     def _distribution(
         self, inputs: np.ndarray, errors: np.ndarray | None = None, num_samples: int | None = None

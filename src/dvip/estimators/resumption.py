@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from dvip.estimators.serialisation import encode_attributes, encode_parameters
+from dvip.estimators.descriptions import encode_parameters
+from dvip.estimators.serialisation import encode_attributes
 from dvip.training import CheckpointFolder, is_first_process, placement
 
 __all__ = ["checkpoint_folder", "training_identity", "training_seed"]

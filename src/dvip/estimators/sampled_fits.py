@@ -12,7 +12,7 @@ from dvip.estimators.builder import check_count
 from dvip.estimators.ensembles import EnsembleBuilder, seconds_left
 from dvip.estimators.resumption import training_identity
 from dvip.runtime import precision
-from dvip.training import CheckpointFolder, Data, placement, progress_bar
+from dvip.training import CheckpointFolder, Data, placement
 from dvip.training.diagnostics import Diagnostics
 from dvip.training.placement import ALONE
 
@@ -107,7 +107,7 @@ class SamplingBuilder(EnsembleBuilder):
         with precision(self.precision):
             model = self.build_model(data.inputs)
             num_steps = total_steps(model, settings)
-        with precision(self.precision), progress_bar(num_steps, shown=self.verbose) as report:
+        with precision(self.precision), self._progress(num_steps) as report:
             result = sample_posterior(
                 model,
                 data,

@@ -5,9 +5,7 @@ The network is rebuilt from the parameters and its arrays are filled in.
 """
 
 import copy
-import dataclasses
 import inspect
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,17 @@ import numpy as np
 
 from dvip.calibration import Calibration, Judgement
 from dvip.closed_form import ClosedFormGP
+from dvip.estimators.descriptions import (
+    check_needed,
+    decoded_parameters,
+    encode_parameter,
+    encode_parameters,
+    looks,
+    names_of_data,
+)
 from dvip.estimators.manifest import check_attributes, check_choice, check_sizes
 from dvip.estimators.scales import Standardiser
+from dvip.estimators.simulations import Simulations
 from dvip.files import expanded
 from dvip.neighbourhood import Neighbourhood
 from dvip.objectives import DeepModel, Ensemble
@@ -35,26 +42,24 @@ from dvip.persistence import (
     tree_from_arrays,
     write_model,
 )
-from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
+from dvip.registry import ESTIMATORS
 from dvip.runtime import precision, use_compilation_cache
 from dvip.sampled import SampledModel
 from dvip.sampled_gp import SampledGP
 from dvip.tables import TableEncoder
 from dvip.training import Diagnostics
 
-__all__ = [
-    "encode_attributes",
-    "encode_parameters",
-    "load",
-    "save_estimator",
-]
+__all__ = ["encode_attributes", "load", "save_estimator"]
 
 # Kinds of attributes that are restored last, and attributes that a part has of its own.
 CLOSED_FORMS: dict[str, Any] = {"closed-form": ClosedFormGP, "sampled-gp": SampledGP}
 OF_MODELS = ("model", *CLOSED_FORMS, "parts")
 OF_PARTS = ("model_", "calibration_", "n_iter_", "bound_history_", "validation_scores_")
 
-PARTS_OF_ATTRIBUTES = ("mean", "scale", "rows", "slopes", "numbers")
+PARTS_OF_ATTRIBUTES = ("mean", "scale", "rows", "slopes", "numbers", "values")
+
+# Kinds of attributes that have arrays of their own.
+KINDS = {**CLOSED_FORMS, "neighbourhood": Neighbourhood, "simulations": Simulations}
 
 # Letters that a type of texts may have room for.
 MAX_TEXT = 10_000
@@ -74,7 +79,7 @@ def save_estimator(estimator: Any, path: str | Path) -> None:
     fitted = [name for name in vars(estimator) if name.endswith("_") and not name.startswith("_")]
     content = {
         "estimator": type(estimator).__name__,
-        "parameters": encode_parameters(estimator),
+        "parameters": encode_parameters(estimator, arrays),
         "attributes": encode_attributes(estimator, fitted, arrays),
     }
     if isinstance(getattr(estimator, "model_", None), DeepModel | Ensemble):
@@ -122,12 +127,12 @@ def _restored(
         {name: array for name, array in arrays.items() if not name.endswith("bound_history_")}
     )
     check_sizes(cls, parameters, arrays)
-    _check_needed(own_objects, parameters)
+    check_needed(own_objects, parameters)
     # Version 0.1.0 had the paper's setting only.
     before = {"inference": "vi"} if "inference" in inspect.signature(cls).parameters else {}
-    estimator: Any = cls(**{**before, **_decoded_parameters(parameters, own_objects)})
+    estimator: Any = cls(**{**before, **decoded_parameters(parameters, arrays, own_objects)})
     estimator.check_parameters()
-    used = set()
+    used = names_of_data(arrays)
     attributes = content["attributes"]
     for name, value in attributes.items():
         if name.endswith("_") and not name.startswith("_") and value["kind"] not in OF_MODELS:
@@ -151,12 +156,6 @@ def _restored(
     if not used.issuperset(arrays):
         raise ValueError(f"arrays that the model does not have: {sorted(set(arrays) - used)}.")
     return estimator
-
-
-def _decoded_parameters(
-    parameters: Mapping[str, Any], own_objects: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {name: _decode_parameter(name, value, own_objects) for name, value in parameters.items()}
 
 
 def _restore_model(
@@ -196,11 +195,11 @@ def _restored_part(
     part = copy.copy(whole)
     for name in ("choice_", "calibration_", "neighbourhood_"):
         part.__dict__.pop(name, None)
-    part.set_params(**_decoded_parameters(content["parameters"], own_objects))
+    part.set_params(**decoded_parameters(content["parameters"], own, own_objects))
     part.check_parameters()
     if part.inference == "auto":
         raise ValueError("a part of it is no single model.")
-    names = set()
+    names = names_of_data(own)
     for name, value in content["attributes"].items():
         if name in OF_PARTS and value["kind"] not in OF_MODELS:
             setattr(part, name, _decode_attribute(name, value, own))
@@ -209,107 +208,6 @@ def _restored_part(
     names |= _restore_model(part, content["attributes"]["model_"], own)
     used |= {f"{prefix}{name}" for name in names}
     return part
-
-
-def _known_object(name: str) -> type | None:
-    """The class of that name that may be a parameter; others are the user's own."""
-    for registry in (PRIORS, LIKELIHOODS):
-        for entry, cls in zip(registry, registry.classes, strict=True):
-            if cls == name:
-                return registry[entry]
-    return None
-
-
-def encode_parameters(estimator: Any) -> dict[str, Any]:
-    """The parameters of an estimator as JSON can hold them."""
-    return {
-        name: _encode_parameter(value) for name, value in estimator.get_params(deep=False).items()
-    }
-
-
-def _encode_parameter(value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    if isinstance(value, tuple | list):
-        return [_encode_parameter(entry) for entry in value]
-    if isinstance(value, eqx.Module):
-        name = type(value).__name__
-        if _known_object(name) is not type(value):
-            # How it looks tells it from another of its class.
-            return {"own_object": name, "looks": _looks(value)}
-        options = {
-            field.name: _encode_parameter(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if field.metadata.get("static", False)
-        }
-        return {"object": name, "options": options}
-    if isinstance(value, np.random.RandomState | np.random.Generator):
-        return None  # the seed that was drawn from it is among the fitted attributes
-    return value
-
-
-def _looks(tree: Any) -> str:
-    """A module as text, without places in memory."""
-    return re.sub(r" at 0x[0-9a-f]+", "", eqx.tree_pformat(tree))
-
-
-def _decode_parameter(name: str, value: Any, own_objects: Mapping[str, Any]) -> Any:
-    if isinstance(value, list):
-        own = own_objects.get(name)
-        if isinstance(own, list | tuple):
-            _check_same(name, value, own)
-        own_each = own if isinstance(own, list | tuple) else [own] * len(value)
-        return tuple(
-            _decode_parameter(name, entry, {name: own})
-            for entry, own in zip(value, own_each, strict=True)
-        )
-    if not isinstance(value, dict):
-        return value
-    if "own_object" in value:
-        if own_objects.get(name) is None:
-            own = in_a_line(value["own_object"])
-            raise ModelFileError(
-                f"The model's {name} is an object of your class {own}, which a file cannot hold: "
-                f"pass it as load(path, {name}={own}(...))."
-            )
-        _check_same(name, value, own_objects[name])
-        return own_objects[name]
-    options = {key: _decode_parameter(key, entry, {}) for key, entry in value["options"].items()}
-    known = _known_object(value["object"])
-    if known is None:
-        raise ModelFileError(f"The model's {name} is of an unknown class: {_shown(value)}.")
-    return known(**options)
-
-
-def _check_needed(own_objects: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
-    """Raises an error if an object was given for a parameter that the file holds itself."""
-    for name, given in own_objects.items():
-        stored = parameters.get(name)
-        entries = stored if isinstance(stored, list) else [stored]
-        needed = any(isinstance(entry, dict) and "own_object" in entry for entry in entries)
-        if given is not None and not needed:
-            raise ModelFileError(f"The model needs no {name} of your own: leave out {name}=.")
-
-
-def _check_same(name: str, stored: Any, given: Any) -> None:
-    """Raises an error unless what was given is described as what the model was trained with."""
-    described = _encode_parameter(given)
-    if described != stored:
-        raise ModelFileError(
-            f"The model was trained with {name}={_shown(stored)}, but {_shown(described)} was "
-            "given: pass an object of the same class with the same options."
-        )
-
-
-def _shown(described: Any) -> str:
-    """The description of a parameter for a message, in a line."""
-    if isinstance(described, list):
-        return in_a_line(f"[{', '.join(map(_shown, described))}]")
-    if isinstance(described, dict) and "looks" in described:
-        return in_a_line(described["looks"])
-    if isinstance(described, dict) and "object" in described:
-        return in_a_line(f"{described['object']} with {described['options']}")
-    return in_a_line(repr(described))
 
 
 def encode_attributes(
@@ -331,7 +229,7 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
         }
     if name == "choice_":
         return {"kind": "choice", "judgements": [list(judgement) for judgement in value]}
-    for kind, cls in (*CLOSED_FORMS.items(), ("neighbourhood", Neighbourhood)):
+    for kind, cls in KINDS.items():
         if isinstance(value, cls):
             arrays.update({f"{name}.{key}": array for key, array in value.arrays().items()})
             return {"kind": kind}
@@ -357,7 +255,7 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
         dtype = "object" if value.dtype == object else value.dtype.str
         return {"kind": "texts", "values": value.tolist(), "dtype": dtype}
     if isinstance(value, tuple):
-        return {"kind": "tuple", "values": [_encode_parameter(entry) for entry in value]}
+        return {"kind": "tuple", "values": [encode_parameter(entry) for entry in value]}
     if value is None or isinstance(value, bool | int | float | str):
         return {"kind": "value", "value": value}
     raise TypeError(f"{name} of type {type(value).__name__} cannot be saved.")
@@ -366,7 +264,7 @@ def _encode_attribute(name: str, value: Any, arrays: dict[str, np.ndarray]) -> d
 def _encode_part(index: int, part: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     own: dict[str, np.ndarray] = {}
     content = {
-        "parameters": encode_parameters(part),
+        "parameters": encode_parameters(part, own),
         "attributes": encode_attributes(part, OF_PARTS, own),
     }
     arrays.update({f"parts_.{index}.{name}": array for name, array in own.items()})
@@ -380,6 +278,9 @@ def _decode_attribute(name: str, value: Mapping[str, Any], arrays: Mapping[str, 
         case "neighbourhood":
             own = _with_prefix(f"{name}.", arrays)
             return Neighbourhood.from_arrays(own, own["rows"].shape[1])
+        case "simulations":
+            own = _with_prefix(f"{name}.", arrays)
+            return Simulations.from_arrays(own, own["rows"].shape[1])
         case "choice":
             return tuple(Judgement(*judgement) for judgement in value["judgements"])
         case "calibration":
@@ -452,6 +353,6 @@ def _check_parameters_of_the_model(estimator: Any, arrays: Mapping[str, np.ndarr
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{CHANGED} ({error})") from error
     # Arrays have the right shapes then; what else a model consists of must agree, too.
-    ours, theirs = (_looks(jax.tree.map(lambda _: 0, tree)) for tree in (estimator.model_, made))
+    ours, theirs = (looks(jax.tree.map(lambda _: 0, tree)) for tree in (estimator.model_, made))
     if ours != theirs:
         raise ValueError(CHANGED)

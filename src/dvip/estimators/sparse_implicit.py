@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from dvip.estimators.implicit_processes import ImplicitProcessEstimator, Prior
+from dvip.estimators.prior_functions import PriorFunctionsEstimator
+from dvip.estimators.priors import Prior
 from dvip.estimators.regression import DeepRegressor
 from dvip.layers import SIPLayer
 from dvip.likelihoods import Likelihood
@@ -16,7 +17,7 @@ from dvip.likelihoods import Likelihood
 __all__ = ["SIPRegressor"]
 
 
-class SIPRegressor(DeepRegressor, ImplicitProcessEstimator):
+class SIPRegressor(DeepRegressor, PriorFunctionsEstimator):
     """Regression with a sparse implicit process, or with a deep one.
 
     The posterior of the function's values at some inducing inputs is implicit: a network turns
@@ -34,11 +35,13 @@ class SIPRegressor(DeepRegressor, ImplicitProcessEstimator):
         Prior functions that a layer's means and covariances are estimated from. Use more than
         `n_inducing`.
     prior : str, ImplicitProcess, or a sequence of them, default "bnn"
-        The prior over functions: a name ("bnn", "conv", "gp", "neural-sampler", "recurrent",
-        "warped-gp"), an object such as `BayesianNeuralNetwork(hidden=(20, 20),
-        activation="relu")` or `GaussianProcess(kernel="matern52")`, one of your own class, or
-        one for each layer. "conv" is for images and "recurrent" for sequences: they are the
-        prior of the first layer, and if given alone, later layers have "bnn".
+        The prior over functions: a name ("additive", "bnn", "constant", "conv", "gp", "linear",
+        "monotone", "neural-sampler", "periodic", "recurrent", "warped-gp"), names put together
+        such as "linear + periodic(period=1, on='time') + gp", an object such as
+        `BayesianNeuralNetwork(hidden=(20, 20), activation="relu")`, `SimulatorPrior(function)` or
+        `CurvePrior(grid, curves)`, one of your own class, or one for each layer. What reads
+        images ("conv"), sequences ("recurrent"), named columns or their units is the prior of the
+        first layer, and if given alone, later layers have "bnn".
     alpha : float from 0 to 1, default 1.0
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, default 6000
@@ -117,7 +120,7 @@ class SIPRegressor(DeepRegressor, ImplicitProcessEstimator):
     # Of the whitened values at the inducing inputs: near the prior mean.
     _inner_q_scale: ClassVar[float] = 0.01
     _counts: ClassVar[tuple[str, ...]] = (
-        *ImplicitProcessEstimator._counts,
+        *PriorFunctionsEstimator._counts,
         "n_inducing",
         "n_training_samples",
     )

@@ -1,11 +1,12 @@
 """A regressor and a classifier that may be mixtures of several of their kind, as one model."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dvip.batches import Batch
 from dvip.calibration import (
     Calibration,
     LeftOut,
@@ -17,11 +18,12 @@ from dvip.calibration import (
     tempered,
 )
 from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form, fit_constant
-from dvip.distributions import GaussianMixture, Predictive
+from dvip.distributions import CountMixture, GaussianMixture, Predictive
 from dvip.estimators.candidates import (
     CONSTANT,
     SAMPLED_GP,
     Candidate,
+    candidates_of_prior,
     classification_candidates,
     regression_candidates,
 )
@@ -29,10 +31,11 @@ from dvip.estimators.choice import MAX_INPUTS_OF_GP, ChoosingEstimator
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
+from dvip.function_draws import Draws, Scaled, Shifted
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbourhood import OF_NETWORKS, OF_PROCESSES, Doubt
 from dvip.sampled_gp import SampledGP, fit_sampled
-from dvip.sum_kernel import GPData
+from dvip.sum_kernel import ANY_FUNCTION, GPData, KernelPrior
 from dvip.training import Data
 
 __all__ = ["ChoosingClassifier", "ChoosingRegressor"]
@@ -66,13 +69,38 @@ def _cautious(calibration: Calibration, left_out: Sequence[LeftOut]) -> Calibrat
     return calibration._replace(scale=calibration.scale**trust)
 
 
+def _scores_of(left_out: Sequence[LeftOut], calibration: Calibration | None) -> dict[str, float]:
+    """How good the mixture is on rows that its members left out."""
+    rows: list[np.ndarray] = []
+    for mixture, y, *_ in left_out:
+        if calibration is not None:
+            scale, weight, tail = calibration.scale, calibration.tail_weight, calibration.tail_scale
+            mixture = mixture.rescaled(scale, weight, tail)
+        columns = (
+            -mixture.log_prob(y),
+            np.square(mixture.mean - y),
+            np.abs(mixture.cdf(y) - 0.5) <= 0.45,
+        )
+        rows.append(np.stack([column.reshape(len(y), -1).mean(axis=1) for column in columns]))
+    weights = np.concatenate([part.weights for part in left_out])
+    nll, squares, inside = np.average(np.concatenate(rows, axis=1), axis=1, weights=weights)
+    scores = {"nll": float(nll), "rmse": float(np.sqrt(squares))}
+    # Intervals of counts hold more than they promise.
+    counts = isinstance(left_out[0].prediction, CountMixture)
+    return scores if counts else {**scores, "coverage_90": float(inside)}
+
+
 class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     """A regressor that chooses; one of its parts may be a Gaussian process in closed form."""
 
     _judged: list[LeftOut]
+    # Of a Gaussian process in closed form; with another one no rows are left out.
+    _kernel_prior: ClassVar[KernelPrior] = ANY_FUNCTION
     model_: Any  # a ClosedFormGP or a SampledGP, too
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
+        if self._describes_functions():
+            return candidates_of_prior(num_rows)
         return regression_candidates(num_rows, closed_form=self._closed_form_fits(num_inputs))
 
     def _closed_form_fits(self, num_inputs: int) -> bool:
@@ -110,21 +138,19 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
 
     def _fit_closed_form(self, data: Data) -> None:
         folds, rest = self._folds_of(data)
-        rows = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
-        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
-        targets, errors = np.split(targets, [self._num_outputs], axis=1)
-        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        rows: Any = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
+        rows_of_gp = self._rows_of_gp(Batch(*rows))
         ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
         places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
-        rows_of_gp = GPData(inputs, targets, weights, known)
         moments: list[Sequence[GPMoments]]
         if self._closed_form == SAMPLED_GP:
             self.model_, moments = fit_sampled(rows_of_gp, places, self.seed_)
         else:
-            constant = self._closed_form == CONSTANT
-            fit = fit_constant if constant else fit_closed_form
-            self.model_, of_folds = fit(rows_of_gp, places, self.seed_)
-            moments = [(each,) for each in of_folds]
+            if self._closed_form == CONSTANT:
+                fitted = fit_constant(rows_of_gp, places)
+            else:
+                fitted = fit_closed_form(rows_of_gp, places, self.seed_, self._kernel_prior)
+            self.model_, moments = fitted[0], [(each,) for each in fitted[1]]
         self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
         self.bound_history_ = np.zeros(0)
         self._judged = [
@@ -135,9 +161,15 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         if self._calibrates and folds:
             self.calibration_ = _cautious(fit_scale(self._judged, 1), self._judged)
 
+    def _rows_of_gp(self, rows: Batch) -> GPData:
+        inputs, targets, weights = (np.asarray(part, dtype=float) for part in rows)
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
+        known = np.square(errors[:, 0]) if self.known_errors_ else None
+        return GPData(inputs, targets, weights, known)
+
     def _folds_of(self, data: Any) -> tuple[list[Any], Any]:
         """Rows that are left out in turn, and the rest; few rows are all needed."""
-        if data.num_rows < 2 * MIN_LEFT_OUT:
+        if data.num_rows < 2 * MIN_LEFT_OUT or self._kernel_prior is not ANY_FUNCTION:
             return [], data.rows(self.seed_, 0, data.num_rows)
         divided = self
         if self._left_out_share() is None:
@@ -184,8 +216,8 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         samples = -(-(num_samples or self.n_predictive_samples) // len(self.parts_))
         of_parts = [part._distribution(inputs, errors, samples) for part in self.parts_]
         if hasattr(self, "neighbourhood_"):
-            beyond = self.neighbourhood_.beyond(inputs)[:, None] * self.target_scaler_.scale
-            beyond = beyond.reshape(-1, *self.target_shape_)
+            beyond = self.neighbourhood_.beyond(self._proper(inputs))
+            beyond = (beyond[:, None] * self.target_scaler_.scale).reshape(-1, *self.target_shape_)
             pairs = zip(self.parts_, of_parts, strict=True)
             of_parts = [_doubted(part, distribution, beyond) for part, distribution in pairs]
         return self._calibrated(Predictive.mixture(of_parts, self._weights))
@@ -195,35 +227,60 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
             yield from super()._pieces(inputs, errors)
             return
         step = max(1, COMPONENTS_AT_ONCE // (self.n_predictive_samples * self._num_outputs))
-        for start in range(0, len(inputs), step):
+        for start in range(0, max(1, len(inputs)), step):
             rows = slice(start, start + step)
             yield self._distribution(inputs[rows], None if errors is None else errors[rows])
 
     def _located(self, distribution: Predictive, inputs: np.ndarray) -> Predictive:
         if not hasattr(self, "neighbourhood_"):
             return distribution
-        return distribution.at_distance(self.neighbourhood_.relative(inputs))
+        return distribution.at_distance(self.neighbourhood_.relative(self._proper(inputs)))
+
+    def _check_takes_in(self) -> None:
+        for part in getattr(self, "parts_", [self]):
+            if not part._in_closed_form:
+                super(ChoosingRegressor, part)._check_takes_in()
+
+    def _take_in(self, rows: Batch) -> None:
+        if hasattr(self, "parts_"):
+            self.parts_ = tuple(copy.copy(part) for part in self.parts_)
+            for part in self.parts_:
+                part._take_in(rows)
+            if hasattr(self, "neighbourhood_"):
+                inputs = np.asarray(rows.inputs)
+                self.neighbourhood_ = self.neighbourhood_.with_rows(inputs, self.seed_)
+            self.n_samples_seen_ += len(rows.inputs)
+        elif self._in_closed_form:
+            self.model_ = self.model_.given(self._rows_of_gp(rows))
+            self.n_samples_seen_ += len(rows.inputs)
+        else:
+            super()._take_in(rows)
 
     def _slopes(self, parts: Sequence[Any], num_inputs: int) -> np.ndarray:
         kernels = [part.model_.members[0].kernel for part in parts if part.inference == "exact"]
         return kernels[0].slopes if kernels else super()._slopes(parts, num_inputs)
 
-    def _draw_values(self, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_values(self, n: int, seed: int) -> Draws:
         if not self._in_closed_form:
             return super()._draw_values(n, seed)
-        functions, scaler = self.model_.draw_functions(n, seed), self.target_scaler_
-        return lambda inputs: functions(inputs) * scaler.scale + scaler.mean
+        scaler = self.target_scaler_
+        return Scaled(self.model_.draw_functions(n, seed), scaler.mean, scaler.scale)
 
-    def _draw_part(self, part: Any, n: int, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    def _draw_part(self, part: Any, n: int, seed: int) -> Draws:
         """Each function departs from the others by what is in doubt, to one side."""
-        values = super()._draw_part(part, n, seed)
+        draws = super()._draw_part(part, n, seed)
         if not (hasattr(self, "neighbourhood_") and self._is_gaussian()):
-            return values
+            return draws
         random, doubt = np.random.default_rng(seed), _doubt_of(part)
         sides = doubt.factor * random.standard_normal((n, 1, 1)) * self.target_scaler_.scale
         sides *= random.uniform(size=(n, 1, 1)) < doubt.weight
-        beyond = self.neighbourhood_.beyond
-        return lambda inputs: values(inputs) + sides * beyond(inputs)[:, None]
+        near, proper = self.neighbourhood_, self._proper
+        return Shifted(
+            draws,
+            sides,
+            lambda inputs: near.beyond(proper(inputs)),
+            lambda inputs: near.slopes_beyond(proper(inputs)),
+        )
 
     def _stacked(
         self, parts: Sequence["ChoosingRegressor"], data: Data
@@ -239,14 +296,16 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         for part, column in zip(parts, densities.T, strict=True):
             part._score = float(np.average(column, weights=all_weights))
         weights = stacking_weights(densities, all_weights)
-        if not self._calibrates_parts(parts):
-            return weights, None
         mixtures = [
             Predictive.mixture([part[index][0] for part in judged], weights.tolist())
             for index in range(len(y))
         ]
         left_out = [LeftOut(*triple) for triple in zip(mixtures, y, row_weights, strict=True)]
-        return weights, _cautious(fit_scale(left_out, 1), left_out)
+        calibration = None
+        if self._calibrates_parts(parts):
+            calibration = _cautious(fit_scale(left_out, 1), left_out)
+        self._left_out_scores = _scores_of(left_out, calibration)
+        return weights, calibration
 
     def _calibrates_parts(self, parts: Sequence["ChoosingRegressor"]) -> bool:
         return len(parts) > 1 and self.calibrate is not False
@@ -273,7 +332,8 @@ class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
     """A classifier that chooses."""
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
-        return classification_candidates(num_rows, len(self.classes_))
+        tried = candidates_of_prior(num_rows) if self._describes_functions() else None
+        return classification_candidates(num_rows, len(self.classes_), tried)
 
     def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
         if not hasattr(self, "parts_"):
@@ -295,10 +355,17 @@ class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
         for part, column in zip(parts, logs.T, strict=True):
             part._score = float(np.average(column, weights=row_weights))
         weights = stacking_weights(logs, row_weights)
-        if len(parts) == 1 or self.calibrate is False:
-            return weights, None
         mixed = np.tensordot(weights, np.stack(probabilities), axes=1)
-        return weights, fit_temperature([LeftOutClasses(mixed, classes, row_weights)], 1)
+        calibration = None
+        if len(parts) > 1 and self.calibrate is not False:
+            calibration = fit_temperature([LeftOutClasses(mixed, classes, row_weights)], 1)
+            mixed = tempered(mixed, calibration.temperature)
+        right, of_label = mixed.argmax(axis=1) == classes, np.log(mixed[rows, classes])
+        self._left_out_scores = {
+            "accuracy": float(np.average(right, weights=row_weights)),
+            "log_likelihood": float(np.average(of_label, weights=row_weights)),
+        }
+        return weights, calibration
 
     def _judgements(self, data: Data) -> list[LeftOutClasses]:
         """Of a part: what it predicted for left-out rows, at its temperature."""

@@ -120,6 +120,19 @@ class WhitenedGaussian(eqx.Module):
         start = np.eye(num_coefficients + 1, num_coefficients, -1) * math.log(scale)
         return cls(jnp.asarray(np.tile(start, (num_units, 1, 1)), float))
 
+    @classmethod
+    def of_moments(
+        cls,
+        mean: Float[np.ndarray, "units coefficients"],
+        factor: Float[np.ndarray, "units coefficients coefficients"],
+        dtype: np.dtype,
+    ) -> "WhitenedGaussian":
+        """N(mean_h, factor_h factor_hᵀ) for each unit; the factors have a positive diagonal."""
+        rows = np.concatenate([mean[:, None], np.swapaxes(factor, 1, 2)], axis=1)
+        diagonal = np.arange(mean.shape[1])
+        rows[:, diagonal + 1, diagonal] = np.log(rows[:, diagonal + 1, diagonal])
+        return cls(jax.device_put(rows.astype(dtype)))
+
     @property
     def rows(self) -> Float[Array, "units rows coefficients"]:
         """(m_h, L_h)ᵀ itself."""

@@ -30,6 +30,7 @@ class Gaussian(Regression):
     takes_errors: ClassVar[bool] = True
     takes_samples: ClassVar[bool] = True
     can_be_calibrated: ClassVar[bool] = True
+    conjugate: ClassVar[bool] = True
 
     log_variance: Float[Array, " units"] | None = None
 
@@ -106,6 +107,33 @@ class Gaussian(Regression):
         constant = (1 - alpha) * (jnp.log(2 * jnp.pi) + log_variance) - jnp.log(alpha)
         log_density = jnp.square(y - mean) / total + jnp.log(2 * jnp.pi * total)
         return 0.5 * (constant - log_density)
+
+    def expected_precisions(
+        self,
+        targets: Float[np.ndarray, "targets_and_errors rows"],
+        mean: Float[np.ndarray, "units samples rows"],
+        variance: Float[np.ndarray, "units samples rows"],
+    ) -> Float[np.ndarray, "outputs samples rows"]:
+        """E[1 / σ²], over what the variance of the noise depends on."""
+        assert self.log_variance is not None  # of an initialised likelihood
+        number = len(self.log_variance)
+        y, errors = np.split(targets, [number])
+        squares = np.square(y[:, None] - mean[:number]) + variance[:number]
+        levels, shares = self._variance_levels(mean, variance)
+        if len(errors):
+            levels = levels + np.square(errors)[:, None]
+        return np.tensordot(shares, self._precisions(squares, levels), axes=1)
+
+    def _variance_levels(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[Float[np.ndarray, "levels outputs *ones"], Float[np.ndarray, " levels"]]:
+        """Values that σ² may have, and their probabilities."""
+        del mean, variance
+        return np.exp(np.asarray(self.log_variance, float))[None, :, None, None], np.ones(1)
+
+    def _precisions(self, squares: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """1 / σ² for each level; `squares` are E[(y - f)²]."""
+        return np.broadcast_to(1 / levels, (len(levels), *squares.shape))
 
     def predictive(
         self,
@@ -223,6 +251,18 @@ class InputDependent(Gaussian):
         else:
             averaged = jnp.sum(shares * values, axis=0)
         return jnp.sum(averaged, axis=0)
+
+    def _variance_levels(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[Float[np.ndarray, "levels outputs samples rows"], Float[np.ndarray, " levels"]]:
+        points, weights = np.polynomial.hermite_e.hermegauss(NUM_POINTS)
+        g, spread = np.split(mean, 2)[1], np.sqrt(np.split(variance, 2)[1])
+        at_points = g + spread * points.reshape(-1, 1, 1, 1)
+        gain, log_variance = (
+            np.asarray(part, float)[:, None, None] for part in (self.gain, self.log_variance)
+        )
+        ratio = MAX_LOG_RATIO * np.tanh(gain * at_points / MAX_LOG_RATIO)
+        return np.exp(log_variance + ratio), weights / weights.sum()
 
     def regularisation(self) -> Float[Array, ""]:
         """That of a standard normal prior of the gains, and of what else there is."""

@@ -100,6 +100,10 @@ class Regression(Likelihood):
     takes_samples: ClassVar[bool] = False
     # Whether its predictive distributions can be rescaled, which a calibration does.
     can_be_calibrated: ClassVar[bool] = False
+    # Whether it is Gaussian noise, or a mixture of such: then it has `expected_precisions`, and a
+    # posterior of coefficients takes in further rows in closed form, in so many rounds.
+    conjugate: ClassVar[bool] = False
+    num_rounds: ClassVar[int] = 1
 
     def num_latents(self, num_outputs: int) -> int:
         """One unit for each target."""
@@ -149,6 +153,15 @@ class Regression(Likelihood):
         Each of the samples sent through the network is a component of it: f ~ N(mean, variance).
         Errors of rows, where they are known, are on the user's scale.
         """
+
+    def expected_precisions(
+        self,
+        targets: Float[np.ndarray, "targets_and_errors rows"],
+        mean: Float[np.ndarray, "units samples rows"],
+        variance: Float[np.ndarray, "units samples rows"],
+    ) -> Float[np.ndarray, "outputs samples rows"]:
+        """E[1 / σ²] of the noise of each target, given y and moments of f on the model's scale."""
+        raise NotImplementedError  # of those that are `conjugate`
 
     def function_values(
         self,

@@ -9,6 +9,7 @@ function that vanishes on both sides: the trapezoidal rule converges fast, once 
 """
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -41,6 +42,9 @@ NUM_STEPS = 6
 
 class StudentT(Gaussian):
     """y_h = f_h + σ_h times a variable of Student's t distribution with ν_h degrees of freedom."""
+
+    # What is believed of a row depends on the function, and the function on it.
+    num_rounds: ClassVar[int] = 8
 
     log_excess: Float[Array, " units"] | None = None
 
@@ -101,6 +105,11 @@ class StudentT(Gaussian):
             precise = jnp.log1p(-jnp.minimum(missing, MAX_MISSING))
             log_mean = jnp.where(missing < MAX_MISSING, precise, log_mean)
         return alpha * constant + log_mean
+
+    def _precisions(self, squares: np.ndarray, levels: np.ndarray) -> np.ndarray:
+        """E[λ] / σ² with λ ~ Gamma((ν + 1) / 2, (ν + E[(y - f)²] / σ²) / 2)."""
+        freedom = np.asarray(self.freedom, float)[:, None, None]
+        return (freedom + 1) / (freedom * levels + squares)
 
     def predictive(
         self,

@@ -15,6 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dvip.cli.console import reports_errors
+from dvip.cli.options import (
+    DecimalOption,
+    EncodingOption,
+    SepOption,
+    TestTableArgument,
+    opened,
+)
 
 if TYPE_CHECKING:
     from dvip.paper.datasets.dataset import Dataset
@@ -94,7 +101,14 @@ def reproduce(
 @commands.command()
 @reports_errors
 def report(
-    results: Annotated[Path, typer.Argument(help="The folder of `dvip reproduce --out`.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="What `dvip fit --out` wrote, a model, or `dvip reproduce --out`, results.",
+            metavar="MODEL|RESULTS",
+        ),
+    ],
+    table: TestTableArgument = None,
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     tables: Annotated[
         bool,
@@ -103,18 +117,47 @@ def report(
     max_iter: Annotated[
         int | None, typer.Option(min=1, help="The runs of `dvip reproduce --max-iter` instead.")
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(help="The target column; needed only for models that Python code saved."),
+    ] = None,
+    noise_column: Annotated[
+        list[str] | None,
+        typer.Option(help="The column of known errors; needed only where --target is."),
+    ] = None,
+    sep: SepOption = None,
+    encoding: EncodingOption = None,
+    decimal: DecimalOption = None,
 ) -> None:
-    """Write one HTML page of all results: tables, figures, calibration.
+    """Write one HTML page: of a model, judged by a table, or of all results of the paper.
+
+    A model's page has its scores beside baselines, its calibration, the effects of the most
+    important columns, and rows to look at. Give it a table that the model has not seen.
 
     \b
     Examples:
+      dvip report model unseen.csv --out page.html
       dvip report results
       dvip report results --out report.html --tables
       dvip report results --max-iter 2000
     """
+    from dvip.cli.model_report import is_model, report_model
     from dvip.paper.reproduction import write_report
 
-    write_report(results, out, tables_too=tables, max_iter=max_iter)
+    if table is None and is_model(folder):
+        raise ValueError(
+            f"{folder} is a model: name a table to judge it by, best of all one that it has not "
+            "seen."
+        )
+    if table is None:
+        write_report(folder, out, tables_too=tables, max_iter=max_iter)
+        return
+    if tables or max_iter is not None:
+        raise ValueError(
+            "--tables and --max-iter are for results, not for a model: leave them out."
+        )
+    with opened(table, sep, encoding, decimal) as given:
+        report_model(folder, given, out, target or [], noise_column or [])
 
 
 @commands.command()

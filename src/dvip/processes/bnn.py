@@ -150,10 +150,16 @@ class BayesianNeuralNetwork(ImplicitProcess):
             mean = mean + scale * self.mean_deviation
         if self.log_scale_deviation is not None:
             scale = scale * jnp.exp(self.log_scale_deviation)
-        entries = scale * noise + mean
+        entries = self._entries(noise, scale, mean)
         pieces = jnp.split(entries, np.cumsum(self._sizes())[:-1], axis=1)
         shapes = self._shapes()
         return [piece.reshape(-1, *shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def _entries(
+        self, noise: Float[Array, "samples parameters"], scale: Array, mean: Array
+    ) -> Float[Array, "samples parameters"]:
+        """Every weight and bias, from noise of its own."""
+        return scale * noise + mean
 
     def __call__(
         self, noise: Float[Array, "samples parameters"], inputs: Float[Array, "inputs batch"]

@@ -1,16 +1,74 @@
 """The protocol of an implicit process f(x) = g_θ(x, z): what a prior over functions must offer."""
 
 import abc
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.linear_algebra import product
+from dvip.registry import PRIORS, PRIORS_OF_PARTS
 
-__all__ = ["ImplicitProcess", "PerGroup", "PerUnit", "mean_and_features"]
+__all__ = ["DataUnits", "ImplicitProcess", "PerGroup", "PerUnit", "mean_and_features"]
+
+
+@dataclass(frozen=True, eq=False)
+class DataUnits:
+    """What the first layer's process is told of the data, which it sees scaled.
+
+    An input is `offset + scale * z` in the user's unit, with z what the process sees.
+    """
+
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+    offset: Float[np.ndarray, " inputs"]
+    scale: Float[np.ndarray, " inputs"]
+    # Offset and scale of the target, where there is one and the model's unit is its.
+    target: tuple[float, float] | None = None
+    # Which inputs of the data these are.
+    places: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", self.places or tuple(range(len(self.names))))
+
+    def only(self, indices: Sequence[int]) -> "DataUnits":
+        """These inputs alone."""
+        chosen = list(indices)
+        return DataUnits(
+            (len(chosen),),
+            tuple(self.names[index] for index in chosen),
+            self.offset[chosen],
+            self.scale[chosen],
+            self.target,
+            tuple(self.places[index] for index in chosen),
+        )
+
+    def indices_of(self, columns: Sequence[str | int]) -> tuple[int, ...]:
+        """Where these columns are, by name or number; categories are several inputs."""
+        found: list[int] = []
+        for column in columns:
+            if isinstance(column, int):
+                matching = [column] if 0 <= column < len(self.names) else []
+            else:
+                ends = ("", " is missing")
+                matching = [
+                    index
+                    for index, name in enumerate(self.names)
+                    if name in {column + end for end in ends} or name.startswith(f"{column} = ")
+                ]
+            if not matching:
+                some = ", ".join(map(repr, self.names[:10])) + (", ..." * (len(self.names) > 10))
+                raise ValueError(
+                    f"on={column!r}: there is no such column. The inputs are {some}; a number "
+                    f"from 0 to {len(self.names) - 1} will do as well."
+                )
+            found += matching
+        return tuple(dict.fromkeys(found))
 
 
 class ImplicitProcess(eqx.Module):
@@ -31,6 +89,81 @@ class ImplicitProcess(eqx.Module):
         """This process, told the shape of one input; a ValueError where it cannot read that."""
         del shape
         return self
+
+    def for_data(self, units: DataUnits) -> "ImplicitProcess":
+        """This process as that of the first layer, told the units of what it sees scaled.
+
+        A ValueError where it cannot read such data.
+        """
+        return self.for_inputs_of_shape(units.shape)
+
+    @property
+    def bound_to_data(self) -> bool:
+        """Whether it means the user's columns or units, which only the first layer sees."""
+        return False
+
+    @property
+    def wanted_functions(self) -> int | None:
+        """How many functions a layer should have where nobody says so; None leaves it to others."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """What to call it in a text."""
+        for registry in (PRIORS, PRIORS_OF_PARTS):
+            for name, cls in zip(registry, registry.classes, strict=True):
+                if cls == type(self).__name__:
+                    return name
+        return type(self).__name__
+
+    def __add__(self, other: "ImplicitProcess") -> "ImplicitProcess":
+        """The sum of a function of each."""
+        return self._with(other, "sum")
+
+    def __mul__(self, other: "ImplicitProcess") -> "ImplicitProcess":
+        """The product of a function of each."""
+        return self._with(other, "product")
+
+    def __or__(self, other: "ImplicitProcess") -> "ImplicitProcess":
+        """The union: some functions of each."""
+        return self._with(other, "union")
+
+    def _with(self, other: "ImplicitProcess", how: str) -> "ImplicitProcess":
+        if not isinstance(other, ImplicitProcess):
+            return NotImplemented
+        cls = PRIORS_OF_PARTS[how]
+        # a + b + c is one sum of three.
+        parts = [getattr(p, "processes", ()) if type(p) is cls else (p,) for p in (self, other)]
+        return cls((*parts[0], *parts[1]))
+
+    def on(self, columns: Any) -> "ImplicitProcess":
+        """This process as one of some columns of the data only.
+
+        Parameters
+        ----------
+        columns : str, int, or a sequence of them
+            Their names, or their numbers from 0.
+
+        Returns
+        -------
+        ImplicitProcess
+        """
+        return PRIORS_OF_PARTS["on"](self, columns)
+
+    def warped(self) -> "ImplicitProcess":
+        """This process with inputs that pass through a learned increasing function each.
+
+        Returns
+        -------
+        ImplicitProcess
+        """
+        return PRIORS_OF_PARTS["warped"](self)
+
+    def terms(
+        self, noise: PyTree[Array], inputs: Float[Array, "inputs batch"]
+    ) -> dict[str, Float[Array, "*outputs samples batch"]]:
+        """Functions that add up to those of the process, by name; of most, there is one term."""
+        return {self.label: self(noise, inputs)}
 
     @property
     def num_channels(self) -> int | None:

@@ -3,6 +3,7 @@
 import abc
 import math
 import mmap
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,15 @@ from jaxtyping import Float, Shaped
 
 from dvip.tables import (
     TableEncoder,
-    TableError,
+    TableFile,
+    TextFormat,
     error_numbers,
     num_rows,
     read_blocks,
     table_files,
+    weight_numbers,
 )
-from dvip.tables.addresses import TableAddress, located
+from dvip.tables.addresses import TableAddress
 
 __all__ = ["ArraySource", "Block", "Source", "TableSource", "file_state"]
 
@@ -256,7 +259,7 @@ class TableSource(Source):
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | os.PathLike[str],
         encoder: TableEncoder,
         targets: Sequence[str],
         read_targets: Callable[[pd.DataFrame], np.ndarray],
@@ -271,7 +274,7 @@ class TableSource(Source):
         frames: Sequence[pd.DataFrame] | None = None,
         depends_on: Any = None,
     ):
-        self.path, self.read_targets = located(path), read_targets
+        self.path, self.read_targets = TableFile.of(path), read_targets
         self.encoder = None if only_numbers else encoder
         self.target_names: tuple[str, ...] = tuple(targets)
         self.noise_names: tuple[str, ...] | None = tuple(noise) or None
@@ -323,7 +326,7 @@ class TableSource(Source):
             yield Block(
                 self._encoder.transform(frame),
                 self.read_targets(frame),
-                None if self.weight is None else _weights(self.weight, frame),
+                None if self.weight is None else weight_numbers(frame, self.weight),
                 file=frame.attrs["file"],
                 row_numbers=frame.index.to_numpy(),
                 noise_std=None if errors is None else error_numbers(frame, errors),
@@ -332,7 +335,9 @@ class TableSource(Source):
     def fingerprint(self) -> Any:
         """The files, the encoding, and what else the rows depend on."""
         files = [file_state(file) for file in table_files(self.path)]
+        text = self.path.format
         return [
+            *([] if text == TextFormat() else [[text.sep, text.encoding, text.decimal]]),
             files,
             self._encoder.to_json(),
             self.target_names,
@@ -341,9 +346,3 @@ class TableSource(Source):
             self.depends_on,
             self.noise_names,
         ]
-
-
-def _weights(name: str, frame: pd.DataFrame) -> np.ndarray:
-    if name not in frame.columns:
-        raise TableError(f"{frame.attrs['file']} has no column {name!r}.")
-    return frame[name].to_numpy(dtype=np.float64, na_value=np.nan)

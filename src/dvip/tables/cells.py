@@ -3,11 +3,11 @@
 import datetime
 import difflib
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,7 @@ def check_present(wanted: Sequence[str], columns: Sequence[str]) -> None:
     raise TableError(f"The table has no column {quoted(missing)}. {hint}")
 
 
-def check_distinct(path: Path, names: list[str]) -> None:
+def check_distinct(path: os.PathLike[str], names: list[str]) -> None:
     """Raises an error if two columns of a file have the same name."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:

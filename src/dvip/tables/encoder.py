@@ -212,7 +212,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         array([[-1.]])
         """
         columns, _ = self._choices()
-        frame = self._frame(X, reset=False)
+        frame = self._frame(X, reset=False, no_rows=True)
         there = set(frame.columns)
         missing = [column.name for column in columns if column.name not in there]
         if missing:
@@ -281,7 +281,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             self._decided = used, left_out
         return self._decided
 
-    def _frame(self, X: Any, *, reset: bool) -> pd.DataFrame:
+    def _frame(self, X: Any, *, reset: bool, no_rows: bool = False) -> pd.DataFrame:
         """Rows as a DataFrame; columns of an array have no names, and are counted."""
         if isinstance(X, pd.DataFrame):
             repeated = X.columns[X.columns.duplicated()]
@@ -291,10 +291,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 validate_data(self, X, reset=reset, skip_check_array=True)
             if not all(isinstance(name, str) for name in X.columns):
                 X = X.set_axis([f"x{place}" for place in range(X.shape[1])], axis=1)
-            if not len(X):
+            if not (no_rows or len(X)):
                 raise TableError("The table has no rows: 0 sample(s) cannot be used.")
             return X
-        cells = check_array(X, dtype=None, ensure_all_finite=False, estimator=self)
+        fewest = 0 if no_rows else 1
+        cells = check_array(
+            X, dtype=None, ensure_all_finite=False, estimator=self, ensure_min_samples=fewest
+        )
         validate_data(self, X, reset=reset, skip_check_array=True)
         names = getattr(self, "feature_names_in_", None)
         frame = pd.DataFrame(cells)

@@ -1,9 +1,10 @@
 """A first pass over a training table of any length: its target, its columns, its test rows."""
 
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,7 @@ from dvip.tables.cells import (
 from dvip.tables.columns import CellSurvey, in_units
 from dvip.tables.encoder import TableEncoder, row_ranks
 from dvip.tables.formats import is_parquet, read_blocks
+from dvip.tables.given import TableFile
 
 __all__ = [
     "RowSplit",
@@ -34,8 +36,10 @@ __all__ = [
     "error_numbers",
     "has_targets",
     "labels_of_kind",
+    "sampled",
     "survey_table",
     "target_numbers",
+    "weight_numbers",
 ]
 
 # Beyond, a target is a name or a number rather than a class.
@@ -159,6 +163,23 @@ def error_numbers(frame: pd.DataFrame, errors: Sequence[str]) -> np.ndarray:
     return columns[0] if len(columns) == 1 else np.column_stack(columns)
 
 
+def weight_numbers(frame: pd.DataFrame, name: str) -> np.ndarray:
+    """How many times each row counts: numbers that are not negative, without gaps."""
+    check_present([name], list(frame.columns))
+    column = frame[name]
+    numbers = parse_numbers(column)
+    bad = numbers.unreadable | ~np.isfinite(numbers.values) | ~(numbers.values >= 0)
+    if holds_dates(column) or numbers.unit or bad.any():
+        position = int(bad.argmax())
+        is_gap = missing_cells(column.iloc[position : position + 1])[0]
+        found = "a gap" if is_gap else str(column.iloc[position])
+        raise TableError(
+            f"Column {name!r} has {found} in {row_name(column, position)}: a weight is how many "
+            "times a row counts, a number that is not negative."
+        )
+    return numbers.values
+
+
 def _errors(name: str, column: pd.Series) -> np.ndarray:
     numbers = parse_numbers(column)
     bad = numbers.unreadable | ~np.isfinite(numbers.values) | ~(numbers.values > 0)
@@ -248,6 +269,8 @@ class TableSurvey:
     drop: tuple[str, ...] = ()
     # Columns of the targets' known errors, one for each target, or none.
     noise: tuple[str, ...] = ()
+    # The column that says how many times a row counts, or none.
+    weight: tuple[str, ...] = ()
     split: RowSplit = NO_SPLIT
     # Columns of a text file that are read as the text that is there.
     text_columns: tuple[str, ...] = ()
@@ -266,7 +289,7 @@ class TableSurvey:
 
     def add(self, frame: pd.DataFrame) -> None:
         """Looks at the next block."""
-        names = (*self.targets, *self.noise, *self.drop)
+        names = (*self.targets, *self.noise, *self.weight, *self.drop)
         if self.num_rows and not set(names) <= set(frame.columns):
             lacking = quoted(name for name in names if name not in frame.columns)
             file = frame.attrs.get("file")
@@ -284,6 +307,8 @@ class TableSurvey:
         self._add_target(frame[self.targets[0]], labelled, test)
         if self.noise and labelled.any():
             error_numbers(frame[labelled], self.noise)  # mistakes are told before the training
+        if self.weight and labelled.any():
+            weight_numbers(frame[labelled], *self.weight)
         if (labelled & ~test).any():
             self.encoder.partial_fit(frame[labelled & ~test].drop(columns=list(names)))
 
@@ -354,14 +379,35 @@ class TableSurvey:
         )
 
 
+def sampled(
+    frames: Iterable[pd.DataFrame], max_rows: int, seed: int = 0
+) -> tuple[pd.DataFrame, int]:
+    """At most so many rows of a table, in their order, and how many it has.
+
+    They are chosen by their numbers, and keep their labels. No more than these and a block are in
+    memory.
+    """
+    kept, ranks, total = pd.DataFrame(), np.zeros(0, np.uint64), 0
+    for block in frames:
+        numbers = np.arange(total, total + len(block))
+        total += len(block)
+        kept = pd.concat([kept, block]) if len(kept) else block
+        ranks = np.concatenate([ranks, row_ranks(numbers, seed)])
+        if len(kept) > max_rows:
+            places = np.sort(np.argpartition(ranks, max_rows)[:max_rows])
+            kept, ranks = kept.iloc[places], ranks[places]
+    return kept, total
+
+
 def survey_table(
-    path: Path,
+    path: str | os.PathLike[str],
     targets: Sequence[str],
     drop: Sequence[str] = (),
     split: RowSplit = NO_SPLIT,
     on_rows: Callable[[int], None] = lambda rows: None,
     *,
     noise: Sequence[str] = (),
+    weight: str | None = None,
     keep: bool = False,
 ) -> TableSurvey:
     """Surveys a table in one pass; in two, where the blocks of a CSV file disagree on a type.
@@ -375,16 +421,18 @@ def survey_table(
             tuple(targets),
             tuple(drop),
             tuple(noise),
+            () if weight is None else (weight,),
             split,
             tuple(text_columns),
             [] if keep else None,
         )
-        for frame in read_blocks(path, survey.text_columns, **({"rows": None} if keep else {})):
+        whole: dict[str, Any] = {"rows": None} if keep else {}
+        for frame in read_blocks(path, survey.text_columns, **whole):
             survey.add(frame)
             on_rows(len(frame))
         if not survey.num_labelled:
             raise TableError(f"No row of {path} has a value in {', '.join(targets)}.")
         mixed = survey.mixed_columns()
-        if is_parquet(path) or mixed <= text_columns:
+        if is_parquet(TableFile.of(path).path) or mixed <= text_columns:
             return survey
         text_columns |= mixed

@@ -14,6 +14,7 @@ import pandas as pd
 from pandas.api import types
 
 from dvip.tables.cells import TableError, check_distinct
+from dvip.tables.given import TableFile
 
 __all__ = ["GAP_TEXTS", "TEXT_TYPES", "separator", "text_blocks"]
 
@@ -37,7 +38,7 @@ def separator(path: Path) -> str:
 
 
 def text_blocks(
-    path: Path,
+    path: TableFile,
     text_columns: tuple[str, ...],
     rows: int | None,
     columns: Collection[str] | None,
@@ -61,13 +62,14 @@ def text_blocks(
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator["_QuotedText"]:
+def _open_text(path: TableFile) -> Iterator["_QuotedText"]:
     """A text file whose lines end in newlines whatever they end in on disk.
 
     A lone carriage return before white space sends the parser of pandas 2 into an endless loop.
     """
-    opener: Callable[..., TextIO] = gzip.open if path.suffix.lower() == ".gz" else open
-    with opener(path, "rt", encoding="utf-8-sig", newline=None) as file:
+    opener: Callable[..., TextIO] = gzip.open if path.path.suffix.lower() == ".gz" else open
+    encoding = path.format.encoding or "utf-8-sig"
+    with opener(path.path, "rt", encoding=encoding, newline=None) as file:
         yield _QuotedText(path, file)
 
 
@@ -78,7 +80,7 @@ class _QuotedText(io.TextIOBase):
     neither a separator nor the end of a line, that quote was meant to begin another text.
     """
 
-    def __init__(self, path: Path, file: TextIO):
+    def __init__(self, path: TableFile, file: TextIO):
         self.path, self.file = path, file
         self.separator = ","
         self._line, self._opened = 0, 0
@@ -110,7 +112,7 @@ class _QuotedText(io.TextIOBase):
     @cached_property
     def _simple(self) -> re.Pattern[str]:
         """A line in which every quote begins or ends a cell, as it should."""
-        sep = self.separator
+        sep = re.escape(self.separator)
         return re.compile(rf'(?: *+(?:"[^"]*+"|[^"{sep}]*+)(?:{sep}|$))*+')
 
     def _look_at(self, line: str) -> None:
@@ -159,12 +161,21 @@ class _Dialect:
     """The decimal mark, None if the first rows do not show it."""
 
 
-def _dialect(path: Path, file: _QuotedText) -> _Dialect:
-    """Looks at the first lines of a file."""
+def _dialect(path: TableFile, file: _QuotedText) -> _Dialect:
+    """What is known of a file, and what its first lines show."""
     first_line = file.readline(MAX_FIRST_LINE)
-    sep = "\t" if separator(path) == "\t" else _found_separator(first_line)
+    given = path.format
+    found = "\t" if separator(path.path) == "\t" else _found_separator(first_line)
+    sep = given.sep or found
     file.separator = sep
     options: dict[str, Any] = {"sep": sep, "skipinitialspace": True, "index_col": False}
+    if given.decimal is not None:
+        if given.decimal == sep:
+            raise TableError(
+                f"{path} seems to have {sep!r} between its values, which --decimal is, too: say "
+                "what separates them with --sep."
+            )
+        return _Dialect({**options, "decimal": given.decimal}, given.decimal)
     if sep == ",":
         return _Dialect(options, ".")
     file.seek(0)
@@ -174,7 +185,7 @@ def _dialect(path: Path, file: _QuotedText) -> _Dialect:
 
 
 def _parse_text(
-    path: Path,
+    path: TableFile,
     file: _QuotedText,
     dialect: _Dialect,
     text_columns: tuple[str, ...] = (),
@@ -221,7 +232,7 @@ SIGNS = (
 )
 
 
-def _decimal_mark(path: Path, cells: Iterable[str]) -> str | None:
+def _decimal_mark(path: TableFile, cells: Iterable[str]) -> str | None:
     """The decimal mark that the first cells of a file show, None if they show none.
 
     An error where "1,234" may be both 1.234 and 1234.
@@ -240,7 +251,7 @@ def _decimal_mark(path: Path, cells: Iterable[str]) -> str | None:
     return "." if "point" in seen else None
 
 
-def _with_points(path: Path, frame: pd.DataFrame, mark: str | None) -> pd.DataFrame:
+def _with_points(path: TableFile, frame: pd.DataFrame, mark: str | None) -> pd.DataFrame:
     """A block of a file with decimal points for the commas that are still there, as text.
 
     A column is text where one of its cells is, or where it was asked for.
@@ -269,7 +280,7 @@ def _with_point(cell: Any) -> Any:
     return cell
 
 
-def _unclear(path: Path, cell: str, mark: str) -> TableError:
+def _unclear(path: TableFile, cell: str, mark: str) -> TableError:
     return TableError(
         f"{path} has the number {cell!r}, and it is not clear whether its {mark} is a decimal mark "
         "or separates thousands: write numbers with a decimal point and without thousands "

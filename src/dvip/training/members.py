@@ -13,6 +13,7 @@ from threading import Event, Lock
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 
 from dvip.objectives import DeepModel
 from dvip.runtime import precision
@@ -74,27 +75,37 @@ class _TimeTable:
 
     def __init__(self, num_members: int, num_threads: int, max_seconds: float | None):
         self._left, self._num_threads = num_members, num_threads
-        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self._deadline = np.inf if max_seconds is None else time.monotonic() + max_seconds
         self._lock = Lock()
+        self._clocks: list[Clock] = []
 
-    def clock(self) -> Clock | None:
+    def clock(self) -> Clock:
         """That of the next member."""
-        if self._deadline is None:
-            return None
         with self._lock:
             rounds = -(-self._left // self._num_threads)
             self._left -= 1
-        now = time.monotonic()
-        return Clock(now + (self._deadline - now) / rounds)
+            now = time.monotonic()
+            self._clocks.append(Clock(now + (self._deadline - now) / rounds))
+            return self._clocks[-1]
+
+    def stop(self) -> None:
+        """Has all members end soon."""
+        self._deadline = -np.inf
+        for clock in self._clocks:
+            clock.stop()
 
 
 def train_members(
     members: Sequence[Member],
     dtype: str,
-    on_progress: Callable[[int, float], None] = lambda steps, bound: None,
+    on_progress: Callable[[int, float], Any] = lambda steps, bound: None,
     max_seconds: float | None = None,
+    *,
+    stoppable: bool = False,
 ) -> list[TrainingResult]:
     """Trains all of them. `on_progress` hears the steps of all members, and the latest bound.
+
+    Where it returns True and they are `stoppable`, all of them end soon.
 
     Several processes train one member after the other, together.
     """
@@ -103,6 +114,7 @@ def train_members(
     cores = os.cpu_count() or 1
     num_threads = min(len(members), MAX_THREADS * cores) if in_threads and cores > 1 else 1
     times = _TimeTable(len(members), num_threads, max_seconds)
+    timed = stoppable or max_seconds is not None
     steps, lock, compiled = [0] * len(members), Lock(), Event()
 
     def trained(index: int, signals: Any = None) -> TrainingResult:
@@ -111,7 +123,8 @@ def train_members(
         def report(done: int, bound: float) -> None:
             with lock:
                 steps[index] = done
-                on_progress(sum(steps), bound)
+                if on_progress(sum(steps), bound) is True:
+                    times.stop()
             compiled.set()
 
         if index and signals is not None:
@@ -125,7 +138,7 @@ def train_members(
                 member.checkpoints,
                 member.identity,
                 validation=member.validation,
-                clock=times.clock(),
+                clock=times.clock() if timed else None,
                 signals=signals,
             )
         report(member.settings.max_iter, float(result.bounds[-1]))

@@ -75,12 +75,12 @@ def _line_a_minute(max_iter: int) -> Report:
 
 @contextmanager
 def row_counter(
-    total: int | None, what: str, *, shown: bool = True
+    total: int | None, what: str, *, shown: bool = True, unit: str = "rows"
 ) -> Iterator[Callable[[int], None]]:
     """Gives a function that is told of rows done; silent unless `shown` and on a terminal."""
     if not (shown and sys.stderr.isatty()):
         yield lambda rows: None
         return
-    with _bar(what, "{task.completed:,.0f} rows") as bar:
+    with _bar(what, "{task.completed:,.0f} " + unit) as bar:
         task = bar.add_task(what, total=total)
         yield lambda rows: bar.advance(task, rows)

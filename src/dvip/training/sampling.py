@@ -284,7 +284,7 @@ def sample_posterior(
     model: DeepModel,
     data: ArrayData,
     settings: SamplingSettings,
-    on_progress: Callable[[int, str], None] = lambda steps, state: None,
+    on_progress: Callable[[int, str], Any] = lambda steps, state: None,
     checkpoints: CheckpointFolder | None = None,
     identity: Mapping[str, Any] | None = None,
     *,

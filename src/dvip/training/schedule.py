@@ -87,6 +87,10 @@ class Clock:
     _last: float | None = None
     _times: list[float] = field(default_factory=list)
 
+    def stop(self) -> None:
+        """There is no time any more."""
+        self.deadline = -np.inf
+
     def piece_done(self) -> None:
         """Notes the time; the first piece, which is compiled, does not count."""
         now = time.monotonic()
@@ -96,6 +100,8 @@ class Clock:
 
     def pieces_left(self) -> float:
         """For how many pieces there is time."""
+        if self.deadline == -np.inf:
+            return 0.0
         if not self._times:
             return np.inf
         # Some pieces are followed by a look at the left-out rows: a mean, not a median.
