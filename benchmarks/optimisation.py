@@ -160,15 +160,15 @@ def measure(problem: Problem, method: str, seed: int) -> Entry:
 
 
 def page(results: ResultsFile) -> str:
-    """Tables of regrets and of seconds a step."""
+    """A table of regrets."""
     lines = [
         "# Optimisation",
         "",
         f"Mean regret after {NUM_EVALUATIONS} evaluations, with its standard error and the worst "
         "of the seeds; `python benchmarks/optimisation.py` makes this page.",
         "",
-        "| function | method | seeds | regret | worst | after 30 | median seconds a step |",
-        "|---|---|---|---|---|---|---|",
+        "| function | method | seeds | regret | worst | after 30 |",
+        "|---|---|---|---|---|---|",
     ]
     for problem in PROBLEMS:
         for method in METHODS:
@@ -177,11 +177,10 @@ def page(results: ResultsFile) -> str:
                 continue
             ends = np.array([entry["regret"] for entry in entries])
             error = ends.std(ddof=1) / np.sqrt(len(ends)) if len(ends) > 1 else np.nan
-            steps = [entry["median_step"] for entry in entries if entry["median_step"]]
             half = np.mean([entry["regrets"][NUM_EVALUATIONS // 2 - 1] for entry in entries])
             lines.append(
                 f"| {problem} | {method} | {len(ends)} | {ends.mean():.3g} ± {error:.2g} | "
-                f"{ends.max():.3g} | {half:.3g} | {np.median(steps) if steps else 0:.2f} |"
+                f"{ends.max():.3g} | {half:.3g} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -81,6 +81,7 @@ def test_permutation_importance(fitted):
     assert found.importances_mean.shape == (3,)
 
 
+@pytest.mark.slow
 @works_with("`DecisionBoundaryDisplay`")
 def test_decision_boundary():
     from matplotlib.figure import Figure
@@ -119,12 +120,14 @@ def test_calibrated_classifier():
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
 
 
+@pytest.mark.slow
 @works_with("`MultiOutputRegressor`")
 def test_one_model_for_each_target():
     targets = np.column_stack([Y, -Y])
     assert MultiOutputRegressor(regressor()).fit(X, targets).predict(X).shape == (60, 2)
 
 
+@pytest.mark.slow
 @works_with("`cross_val_score`, `cross_val_predict`, `cross_validate`, `learning_curve`")
 def test_cross_validation():
     assert np.isfinite(cross_val_score(regressor(), X, Y, cv=2)).all()
@@ -134,6 +137,7 @@ def test_cross_validation():
     assert len(learning_curve(regressor(), X, Y, cv=2, train_sizes=[0.5, 1.0])[0]) == 2
 
 
+@pytest.mark.slow
 @works_with("`Pipeline`, `ColumnTransformer`, `GridSearchCV`")
 def test_pipelines_and_searches():
     columns: ColumnTransformer = make_column_transformer(

@@ -3,7 +3,6 @@
 import re
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -132,12 +131,6 @@ def test_what_cannot_be_judged(model, tmp_path):
     (tmp_path / "f.html").mkdir()
     with pytest.raises(ValueError, match="is a folder"):
         model.report(TABLE, Y, tmp_path / "f.html")
-
-
-def test_matplotlib_is_loaded_for_a_page_only():
-    code = "import sys, dvip; dvip.DVIPRegressor; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

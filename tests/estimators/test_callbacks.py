@@ -107,6 +107,7 @@ class TestWithScikitLearn:
             small(max_iter=-1).set_callbacks(noting).fit(X, Y)
         assert noting.told[-1] == "teardown"
 
+    @pytest.mark.slow
     def test_an_estimator_that_chooses_and_its_parts(self):
         noting = Noting()
         model = DVIPRegressor(prior="bnn", max_iter=60, n_prior_samples=5)

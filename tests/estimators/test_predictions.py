@@ -19,13 +19,13 @@ def model():
 
 @pytest.fixture(scope="module")
 def of_several():
-    return DVIPRegressor.paper(**SETTINGS).fit(X, Y)
+    return DVIPRegressor.paper(**{**SETTINGS, "n_layers": 1}).fit(X, Y)
 
 
 @pytest.fixture(scope="module")
 def classifier():
     labels = np.array(["low", "middle", "high"])[np.digitize(Y[:, 0], [90, 110])]
-    return DVIPClassifier.paper(**SETTINGS).fit(X, labels)
+    return DVIPClassifier.paper(**{**SETTINGS, "n_layers": 1}).fit(X, labels)
 
 
 @pytest.mark.parametrize("noise_std", [None, 25.0])

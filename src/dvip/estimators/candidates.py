@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dvip.processes.bnn import BayesianNeuralNetwork
+from dvip.processes.linear import Linear
 
 __all__ = [
     "CONSTANT",
@@ -43,6 +44,8 @@ WIDE = {
 # One layer with a prior that was given, and says much of the functions.
 PLAIN = {"inference": "vi", "n_layers": 1, "alpha": 0.0}
 STEPS_FOR_SOME, STEPS = 1_500, 3_000
+# Lines that a candidate of lines has at most, and its steps.
+MAX_LINES, STEPS_OF_LINES = 150, 1_000
 # Training steps for 10,000 rows; as their square root, up to so many rows.
 STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
 
@@ -68,12 +71,12 @@ def regression_candidates(num_rows: int, *, closed_form: bool) -> list[Candidate
 
 
 def classification_candidates(
-    num_rows: int, num_classes: int, tried: list[Candidate] | None = None
+    num_rows: int, num_inputs: int, num_classes: int, tried: list[Candidate] | None = None
 ) -> list[Candidate]:
     """With softmax for several classes, whose probabilities are smooth."""
     candidates = tried
     if candidates is None and num_rows < MANY_ROWS:
-        candidates = _deep(num_rows)
+        candidates = [*_lines(num_inputs), *_deep(num_rows)]
     elif candidates is None:
         candidates = [Candidate("wide bnn", {**WIDE, "max_iter": _steps_for(num_rows)})]
     likelihood = "softmax" if num_classes > 2 else "probit"
@@ -99,6 +102,15 @@ def _deep(num_rows: int) -> list[Candidate]:
         Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": STEPS}),
         Candidate("wide bnn", {**WIDE, "max_iter": STEPS}),
     ]
+
+
+def _lines(num_inputs: int) -> list[Candidate]:
+    """Log-odds that are lines, where their number is not large: enough functions for each slope."""
+    number = 2 * (num_inputs + 1)
+    if number > MAX_LINES:
+        return []
+    lines = {"prior": Linear(), "n_prior_samples": max(20, number), "max_iter": STEPS_OF_LINES}
+    return [Candidate("linear", {**PLAIN, **lines})]
 
 
 def _steps_for(num_rows: int) -> int:

@@ -333,7 +333,7 @@ class ChoosingClassifier(ChoosingEstimator, DeepClassifier):
 
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         tried = candidates_of_prior(num_rows) if self._describes_functions() else None
-        return classification_candidates(num_rows, len(self.classes_), tried)
+        return classification_candidates(num_rows, num_inputs, len(self.classes_), tried)
 
     def _probabilities(self, inputs: np.ndarray, num_samples: int | None = None) -> np.ndarray:
         if not hasattr(self, "parts_"):
