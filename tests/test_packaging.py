@@ -153,8 +153,8 @@ def test_what_is_built(tmp_path):
     with tarfile.open(sdist) as archive:
         inside = [name.partition("/")[2] for name in archive.getnames()]
     assert not [name for name in inside if re.match(r"(benchmarks/)?results/", name)]
-    hidden = {name for name in inside if name.startswith(".")}
-    assert hidden <= {".gitignore", ".pre-commit-config.yaml"}  # no caches
+    hidden = {name.split("/")[0] for name in inside if name.startswith(".")}
+    assert hidden <= {".ci", ".github", ".gitignore", ".pre-commit-config.yaml"}  # no caches
     assert {"LICENSE", "README.md", "CHANGELOG.md", "tests/conftest.py"} <= set(inside)
     pytest.importorskip("twine", reason="needs pip install twine")
     check = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)]

@@ -164,7 +164,7 @@ class PredictiveDistribution(BaseDistribution):
         return self._by_column(lambda marginal: marginal.mean)
 
     def _var(self) -> Any:
-        return self._by_column(lambda marginal: np.square(marginal.std))
+        return self._by_column(lambda marginal: marginal.variance)
 
     def _log_pdf(self, x: Any) -> Any:
         return self._by_column(lambda marginal, y: marginal.log_prob(y), x)
@@ -212,8 +212,7 @@ class PredictiveDistribution(BaseDistribution):
         """The distribution of some rows and the positions of some targets."""
         predictive = self.predictive
         if rows is not None:
-            numbers: Any = np.atleast_1d(np.arange(len(self))[rows])
-            predictive = predictive._rows(numbers)
+            predictive = predictive[rows]
         if columns is None or len(predictive.shape) == 2:
             return predictive, self.targets
         positions = np.arange(predictive.shape[1]) if self.targets is None else self.targets
@@ -261,8 +260,8 @@ def _quantiles(marginal: Predictive, p: np.ndarray) -> np.ndarray:
     """The quantile of each row at a probability of its own."""
     values = np.where(p <= 0, -np.inf, np.where(p >= 1, np.inf, np.nan))
     for level in np.unique(p[(p > 0) & (p < 1)]):
-        rows: Any = np.flatnonzero(p == level)
-        values[rows] = marginal._rows(rows).quantile(float(level))
+        rows = np.flatnonzero(p == level)
+        values[rows] = marginal[rows].quantile(float(level))
     return values
 
 
