@@ -120,8 +120,10 @@ def test_classifiers_try_no_process_in_closed_form():
     classifier = DVIPClassifier()
     for number, likelihood in ((2, "probit"), (3, "softmax")):
         classifier.classes_ = np.arange(number)
-        (candidate,) = classifier._candidates(20, 3)
-        assert candidate.settings["likelihood"] == likelihood
+        tried = classifier._candidates(20, 3)
+        assert [candidate.name for candidate in tried] == ["linear", "bnn"]
+        assert all(candidate.settings["likelihood"] == likelihood for candidate in tried)
+        assert len(classifier._candidates(20, 100)) == 1  # lines would be too many
 
 
 def test_what_is_given_holds_for_every_part(mixture):

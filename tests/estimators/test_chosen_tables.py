@@ -124,7 +124,7 @@ def test_classification(num_classes):
     assert probabilities.shape == (70, num_classes)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
     assert model.score(X, labels) > 0.75
-    assert names(model) == ["bnn"]
+    assert names(model) == ["linear", "bnn"]
     assert model.parts_[0].calibration_.temperature > 0
     assert model.sample_functions(4, random_state=0)(X).shape[:2] == (4, 70)
     assert np.all(model.distance(X + 100) > model.distance(X))

@@ -1,7 +1,7 @@
 """Pictures of models and of how good they are, in scikit-learn's way."""
 
-from dvip.plots.curves import FunctionDrawsDisplay, PredictionDisplay, SurfaceDisplay
 from dvip.plots.effects import EffectDisplay, column_importances
+from dvip.plots.functions import FunctionDrawsDisplay, PredictionDisplay, SurfaceDisplay
 from dvip.plots.honesty import CalibrationDisplay, ReliabilityDisplay, calibration_figure
 from dvip.plots.pictures import check_picture, image, write_picture
 from dvip.plots.prior_draws import prior_figure
