@@ -122,6 +122,9 @@ def test_workflows():
             assert ("uses" in step) != ("run" in step)
             if "uses" in step:
                 assert re.fullmatch(r"[\w./-]+@(release/)?v\d+", step["uses"])
+    named = re.findall(r"\btests/[\w/]+\.py", "".join(texts))
+    assert named
+    assert all((ROOT / name).exists() for name in named)
     ids = [hook["id"] for repository in hooks["repos"] for hook in repository["hooks"]]
     assert ids == ["ruff", "ruff-format", "mypy"]
     tested = workflows[-1]["jobs"]["newest"]["strategy"]["matrix"]["python"]

@@ -44,6 +44,9 @@ def test_addresses_of_files_are_files(frame, tmp_path):
     address = located(path.as_uri())
     assert isinstance(address, TableAddress)
     np.testing.assert_array_equal(rows_of(open_source(path.as_uri(), "y")), frame)
+    for name in ("t.csv", "t.csv.gz"):
+        frame.to_csv(tmp_path / name, index=False)
+        np.testing.assert_array_equal(rows_of(open_source((tmp_path / name).as_uri(), "y")), frame)
     folder = (tmp_path / "with space").as_uri()
     assert set(read_table(folder)["year"]) == {"2020"}
     source = open_source(folder, "y", columns=NAMES)
@@ -85,9 +88,12 @@ def test_addresses_that_cannot_be_read(address, message):
 
 
 def test_other_mistakes_with_addresses(tmp_path, frame):
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(TableError, match=r"is not Parquet, and only that is read from elsewhere"):
-        open_source((tmp_path / "t.csv").as_uri(), target="y")
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    with pytest.raises(TableError, match=r"is an Excel file, which is read from folders only"):
+        open_source((tmp_path / "t.xlsx").as_uri(), target="y")
+    (tmp_path / "t.csv.gz").write_text("x,y")
+    with pytest.raises(TableError, match=r"t.csv.gz cannot be read: Not a gzipped file"):
+        open_source((tmp_path / "t.csv.gz").as_uri(), target="y")
     (tmp_path / "t.parquet").write_bytes(b"PAR1" + 100 * b"x")
     with pytest.raises(TableError, match=r"may be damaged"):
         open_source((tmp_path / "t.parquet").as_uri(), target="y")
@@ -130,15 +136,17 @@ def s3(frame):
             "parts/_notes.parquet": whole[:1],
         }.items():
             pq.write_table(part, f"{BUCKET}/{name}", filesystem=system)
+        with system.open_output_stream(f"{BUCKET}/t.csv") as file:
+            file.write(frame.to_csv(index=False).encode())
         yield end
         server.stop()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_s3(s3, frame, model, tmp_path):
-    for name in ("parts", "t.parquet"):
+    for name in ("t.csv", "parts", "t.parquet"):
         source = open_source(f"s3://{BUCKET}/{name}{s3}", target="y")
-        assert source.num_rows == len(frame)
+        assert source.num_rows == (None if name == "t.csv" else len(frame))
         np.testing.assert_array_equal(rows_of(source), frame)
     again = DVIPRegressor.paper(**SETTINGS).fit(source)
     np.testing.assert_array_equal(again.predict(frame[NAMES]), model.predict(frame[NAMES]))

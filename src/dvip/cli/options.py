@@ -59,8 +59,8 @@ def _table(text: str) -> Any:
 
 
 TABLE_HELP = (
-    "A CSV, Parquet or Excel file, a folder of Parquet files, or - for standard input. Parquet may "
-    "be at an address such as s3://bucket/folder."
+    "A CSV, Parquet or Excel file, a folder of Parquet files, or - for standard input. CSV and "
+    "Parquet may be at an address such as s3://bucket/folder."
 )
 # (Of the type `Path`, an address would lose a slash.)
 TableArgument = Annotated[Any, typer.Argument(parser=_table, help=TABLE_HELP, metavar="TABLE")]

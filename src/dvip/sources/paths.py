@@ -31,10 +31,10 @@ def open_source(
     ----------
     path : str, Path, or Arrow data
         A Parquet file, a folder of Parquet files, a CSV file (also `.csv.gz`), or `.npy`. Parquet
-        may be at an address of S3 (`s3://bucket/folder`), Google (`gs://`), Hadoop (`hdfs://`) or
-        another filesystem that pyarrow knows. Arrow data are a table of pyarrow or polars, a
-        relation of DuckDB, a reader of record batches, or any iterable of them. A reader and an
-        iterator can be read once, that is, by one fit.
+        and CSV may be at an address of S3 (`s3://bucket/folder`), Google (`gs://`), Hadoop
+        (`hdfs://`) or another filesystem that pyarrow knows. Arrow data are a table of pyarrow or
+        polars, a relation of DuckDB, a reader of record batches, or any iterable of them. A reader
+        and an iterator can be read once, that is, by one fit.
     target : str, or several
         The name of the target column, or the names of several for a regression. For `.npy`, the
         `.npy` file of the targets.

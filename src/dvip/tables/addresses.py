@@ -1,5 +1,6 @@
 """Tables elsewhere than in this machine's folders: addresses such as `s3://bucket/rows.parquet`."""
 
+import io
 import os
 import re
 from collections.abc import Iterator
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSy
 from dvip.files import expanded
 from dvip.tables.cells import TableError
 
-__all__ = ["TableAddress", "located", "place", "reachable"]
+__all__ = ["TableAddress", "located", "opened", "place", "reachable"]
 
 # Two letters at least: one is a drive.
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -24,6 +25,8 @@ SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 KNOWN = "s3://, gs://, hdfs:// and file://"
 WITH_BUCKETS = ("s3", "gs", "gcs")
 RETRY_SECONDS = 30
+# Bytes that are read at once of a text file; each time is a request.
+READ_BUFFER = 2**21
 # Where the credentials of a filesystem are looked for.
 CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or ~/.aws",
@@ -174,6 +177,19 @@ def located(path: str | os.PathLike[str] | TableAddress) -> Path:
 def place(path: Path | TableAddress) -> tuple[FileSystem, str]:
     """The filesystem of a file, and where it has the file."""
     return path.place if isinstance(path, TableAddress) else (LocalFileSystem(), str(path))
+
+
+@contextmanager
+def opened(path: Path | TableAddress) -> Iterator[BinaryIO]:
+    """The bytes of a file, wherever it is."""
+    if not isinstance(path, TableAddress):
+        with open(path, "rb") as file:
+            yield file
+        return
+    with reachable(path):
+        system, name = path.place
+        with io.BufferedReader(system.open_input_file(name), READ_BUFFER) as file:
+            yield file
 
 
 @contextmanager

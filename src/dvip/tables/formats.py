@@ -61,8 +61,8 @@ def is_parquet(path: Path) -> bool:
         return True
     if not name.endswith(READ_TYPES):
         raise TableError(f"{path} is of an unknown type: its name must end in {_either()}.")
-    if isinstance(path, TableAddress) and not name.endswith(PARQUET_TYPES):
-        raise TableError(f"{path} is not Parquet, and only that is read from elsewhere: copy it.")
+    if isinstance(path, TableAddress) and name.endswith(EXCEL_TYPES):
+        raise TableError(f"{path} is an Excel file, which is read from folders only: copy it.")
     return name.endswith(PARQUET_TYPES)
 
 
