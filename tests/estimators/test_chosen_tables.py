@@ -162,6 +162,16 @@ def test_a_source(kind, tmp_path, monkeypatch):
     assert np.isfinite(classifier.predict_proba(X)).all()
 
 
+def test_few_rows_of_a_stream_in_closed_form(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path))
+    source = ArraySource(X, Y)
+    source.in_memory = False
+    model = DVIPRegressor(inference="exact", calibrate=True).fit(source)
+    plain = DVIPRegressor(inference="exact", calibrate=True).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=0.1)
+    assert model.calibration_.scale > 0
+
+
 def test_many_rows_are_sampled_for_the_process(monkeypatch):
     """It sees so many at most, of a stream as well."""
     seen, plain = [], stacks.fit_closed_form

@@ -56,8 +56,8 @@ CHOSEN = (
 )
 # Folds of tables of up to MANY_ROWS rows. Of larger ones, each of three members leaves out a part.
 NUM_FOLDS, NUM_MEMBERS, LEFT_OUT_SHARE = 5, 3, 0.1
-# Inputs of streams of few rows that are read into memory.
-MAX_INPUTS_IN_MEMORY = 2_000
+# Columns of streams of few rows that are read into memory.
+MAX_COLUMNS_IN_MEMORY = 2_000
 # Rows that a Gaussian process sees at most, and inputs.
 MAX_ROWS_OF_GP, MAX_INPUTS_OF_GP = 20_000, 500
 # A part of less weight is left out.
@@ -185,7 +185,7 @@ class ChoosingEstimator(DeepEstimator):
         for name in FITTED:
             self.__dict__.pop(name, None)
         if self.inference == "exact":
-            self._fit_closed_form(data)
+            self._fit_closed_form(_at_hand(data, self.seed_))
         elif self.inference == "auto":
             self._choose(data, inputs, checkpoints)
         else:
@@ -201,8 +201,7 @@ class ChoosingEstimator(DeepEstimator):
 
     def _choose(self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None) -> None:
         """Trains the candidates, side by side, and keeps those that weigh something."""
-        if data.num_rows < MANY_ROWS and inputs.shape[1] <= MAX_INPUTS_IN_MEMORY:
-            data = _in_memory(data, self.seed_)
+        data = _at_hand(data, self.seed_)
         proper = self._proper(inputs)
         named = self._parts_of(data, proper.shape[1])
         exact = [part for _, part in named if part.inference == "exact"]
@@ -407,9 +406,10 @@ def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
     return first._closed_form == second._closed_form and described(first) == described(second)
 
 
-def _in_memory(data: Any, seed: int) -> ArrayData:
-    """All rows; folds of a stream consist of whole pages, of which few rows are too few."""
-    if isinstance(data, ArrayData):
+def _at_hand(data: Any, seed: int) -> Data:
+    """A stream of few rows in memory: its folds consist of whole pages, which are too few."""
+    few = data.num_rows < MANY_ROWS and data.num_columns <= MAX_COLUMNS_IN_MEMORY
+    if isinstance(data, ArrayData) or not few:
         return data
     inputs, targets, weights = map(np.asarray, data.rows(seed, 0, data.num_rows))
     return ArrayData(inputs, targets, weights)
