@@ -38,6 +38,8 @@ def parameters(function):
 
 # What takes long to compile.
 SLOW = ("dvip.estimators.sparse_implicit",)
+# What needs a package that is an extra.
+OPTIONAL = {"dvip.skpro": "skpro"}
 
 
 @pytest.mark.parametrize(
@@ -45,6 +47,8 @@ SLOW = ("dvip.estimators.sparse_implicit",)
     [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODULES],
 )
 def test_examples(name):
+    if name in OPTIONAL:
+        pytest.importorskip(OPTIONAL[name], reason=f"{OPTIONAL[name]} is an extra")
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert result.attempted
     assert not result.failed

@@ -39,43 +39,64 @@ _HOMES = {
 if TYPE_CHECKING:
     __version__: str
 
-    from dvip.distributions import CountMixture, GaussianMixture, LogNormalMixture, Predictive
-    from dvip.estimators import load
-    from dvip.estimators.deep_gp import DeepGPClassifier, DeepGPRegressor
-    from dvip.estimators.implicit_processes import DVIPClassifier, DVIPRegressor
-    from dvip.estimators.inputs import ExtrapolationWarning
-    from dvip.estimators.predictions import PredictionSet
-    from dvip.estimators.sparse_implicit import SIPRegressor
-    from dvip.likelihoods import Classification, Likelihood, Regression
-    from dvip.likelihoods.counts import NegativeBinomial, Poisson
-    from dvip.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian
-    from dvip.likelihoods.log_normal import LogNormal
-    from dvip.likelihoods.probit import Probit
-    from dvip.likelihoods.robustmax import RobustMax
-    from dvip.likelihoods.softmax import Softmax
-    from dvip.likelihoods.student_t import HeteroscedasticStudentT, StudentT
-    from dvip.persistence import CheckpointError, ModelFileError
-    from dvip.processes import ImplicitProcess
-    from dvip.processes.additive import Additive
-    from dvip.processes.algebra import PriorProduct, PriorSum, PriorUnion
-    from dvip.processes.bnn import BayesianNeuralNetwork
-    from dvip.processes.constant import Constant
-    from dvip.processes.convolutional import Convolutional
-    from dvip.processes.curves import CurvePrior
-    from dvip.processes.gp import GaussianProcess
-    from dvip.processes.jax_simulator import JaxSimulatorPrior
-    from dvip.processes.linear import Linear
-    from dvip.processes.monotone import Monotone
-    from dvip.processes.neural_sampler import NeuralSampler
-    from dvip.processes.on_columns import OnColumns
-    from dvip.processes.periodic import Periodic
-    from dvip.processes.recurrent import Recurrent
-    from dvip.processes.simulator import SimulatorPrior
-    from dvip.processes.warped_gp import WarpedGaussianProcess
-    from dvip.processes.warped_input import WarpedInput
-    from dvip.sources import ArraySource, Block, Source, open_source
-    from dvip.tables import TableEncoder, TableError, TableWarning
-    from dvip.training import CheckpointWarning, LostProcess, TrainingDiverged
+    # (`as` says that a name is for others, to type checkers that are strict.)
+    from dvip.distributions import CountMixture as CountMixture
+    from dvip.distributions import GaussianMixture as GaussianMixture
+    from dvip.distributions import LogNormalMixture as LogNormalMixture
+    from dvip.distributions import Predictive as Predictive
+    from dvip.estimators import load as load
+    from dvip.estimators.deep_gp import DeepGPClassifier as DeepGPClassifier
+    from dvip.estimators.deep_gp import DeepGPRegressor as DeepGPRegressor
+    from dvip.estimators.implicit_processes import DVIPClassifier as DVIPClassifier
+    from dvip.estimators.implicit_processes import DVIPRegressor as DVIPRegressor
+    from dvip.estimators.inputs import ExtrapolationWarning as ExtrapolationWarning
+    from dvip.estimators.predictions import PredictionSet as PredictionSet
+    from dvip.estimators.sparse_implicit import SIPRegressor as SIPRegressor
+    from dvip.likelihoods import Classification as Classification
+    from dvip.likelihoods import Likelihood as Likelihood
+    from dvip.likelihoods import Regression as Regression
+    from dvip.likelihoods.counts import NegativeBinomial as NegativeBinomial
+    from dvip.likelihoods.counts import Poisson as Poisson
+    from dvip.likelihoods.gaussian import Gaussian as Gaussian
+    from dvip.likelihoods.gaussian import HeteroscedasticGaussian as HeteroscedasticGaussian
+    from dvip.likelihoods.log_normal import LogNormal as LogNormal
+    from dvip.likelihoods.probit import Probit as Probit
+    from dvip.likelihoods.robustmax import RobustMax as RobustMax
+    from dvip.likelihoods.softmax import Softmax as Softmax
+    from dvip.likelihoods.student_t import HeteroscedasticStudentT as HeteroscedasticStudentT
+    from dvip.likelihoods.student_t import StudentT as StudentT
+    from dvip.persistence import CheckpointError as CheckpointError
+    from dvip.persistence import ModelFileError as ModelFileError
+    from dvip.processes import ImplicitProcess as ImplicitProcess
+    from dvip.processes.additive import Additive as Additive
+    from dvip.processes.algebra import PriorProduct as PriorProduct
+    from dvip.processes.algebra import PriorSum as PriorSum
+    from dvip.processes.algebra import PriorUnion as PriorUnion
+    from dvip.processes.bnn import BayesianNeuralNetwork as BayesianNeuralNetwork
+    from dvip.processes.constant import Constant as Constant
+    from dvip.processes.convolutional import Convolutional as Convolutional
+    from dvip.processes.curves import CurvePrior as CurvePrior
+    from dvip.processes.gp import GaussianProcess as GaussianProcess
+    from dvip.processes.jax_simulator import JaxSimulatorPrior as JaxSimulatorPrior
+    from dvip.processes.linear import Linear as Linear
+    from dvip.processes.monotone import Monotone as Monotone
+    from dvip.processes.neural_sampler import NeuralSampler as NeuralSampler
+    from dvip.processes.on_columns import OnColumns as OnColumns
+    from dvip.processes.periodic import Periodic as Periodic
+    from dvip.processes.recurrent import Recurrent as Recurrent
+    from dvip.processes.simulator import SimulatorPrior as SimulatorPrior
+    from dvip.processes.warped_gp import WarpedGaussianProcess as WarpedGaussianProcess
+    from dvip.processes.warped_input import WarpedInput as WarpedInput
+    from dvip.sources import ArraySource as ArraySource
+    from dvip.sources import Block as Block
+    from dvip.sources import Source as Source
+    from dvip.sources import open_source as open_source
+    from dvip.tables import TableEncoder as TableEncoder
+    from dvip.tables import TableError as TableError
+    from dvip.tables import TableWarning as TableWarning
+    from dvip.training import CheckpointWarning as CheckpointWarning
+    from dvip.training import LostProcess as LostProcess
+    from dvip.training import TrainingDiverged as TrainingDiverged
 
 __all__ = sorted(_HOMES)
 

@@ -2,6 +2,7 @@
 
 import enum
 import os
+import re
 import secrets
 import tempfile
 import time
@@ -27,6 +28,8 @@ __all__ = [
 
 # A temporary file of a process that was killed is removed when it is so many seconds old.
 ABANDONED_AFTER = 3600.0
+# What is left of `s3://bucket/file` in a path. (A single letter is a drive.)
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 
 
 def expanded(path: str | Path) -> Path:
@@ -114,6 +117,8 @@ def lock(path: Path, *, wait: bool) -> Iterator[Hold]:
 def why_not_writable(folder: Path) -> str | None:
     """Why no file can be written in `folder`, which need not exist yet; None if one can."""
     existing = folder
+    if ADDRESS.match(str(folder)):
+        return f"{folder} is an address: files are written to folders of this machine."
     try:
         existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         # Asking for permissions is not enough: the file system itself may be read-only.

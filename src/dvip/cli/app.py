@@ -50,7 +50,8 @@ app = typer.Typer(
     Known datasets:     dvip datasets
 
     Tables are CSV (.csv, .tsv, also .gz), Parquet (.parquet, .pq), Excel (.xlsx), folders of
-    Parquet files, or - for standard input.
+    Parquet files, or - for standard input. CSV and Parquet may also be at an address: s3://,
+    gs://, hdfs:// or file://.
     """,
 )
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,9 +48,23 @@ class Task(StrEnum):
 Model = StrEnum("Model", {name: name for name in MODELS})  # type: ignore[misc]
 DEFAULT_MODEL = Model("dvip")
 
-TABLE_HELP = "A CSV, Parquet or Excel file, a folder of Parquet files, or - for standard input."
-TableArgument = Annotated[Path, typer.Argument(help=TABLE_HELP, metavar="TABLE")]
-TestTableArgument = Annotated[Path | None, typer.Argument(help=TABLE_HELP, metavar="TABLE")]
+
+def _table(text: str) -> Any:
+    """A path, or an address such as s3://bucket/rows.parquet."""
+    if "://" not in text:
+        return Path(text)
+    from dvip.tables.addresses import located
+
+    return located(text)
+
+
+TABLE_HELP = (
+    "A CSV, Parquet or Excel file, a folder of Parquet files, or - for standard input. CSV and "
+    "Parquet may be at an address such as s3://bucket/folder."
+)
+# (Of the type `Path`, an address would lose a slash.)
+TableArgument = Annotated[Any, typer.Argument(parser=_table, help=TABLE_HELP, metavar="TABLE")]
+TestTableArgument = TableArgument
 ModelArgument = Annotated[
     Path, typer.Argument(help="The folder that `dvip fit --out` wrote.", metavar="MODEL")
 ]

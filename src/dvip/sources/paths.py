@@ -1,4 +1,4 @@
-"""From paths and the names of columns to a source of rows."""
+"""From paths, or Arrow data, and the names of columns to a source of rows."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -8,27 +8,33 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dvip.sources.record_batches import BatchSource, RecordBatches, are_batches
 from dvip.sources.source import ArraySource, Source, TableSource
 from dvip.tables import TableEncoder, TableError, check_one_error_each, read_blocks
+from dvip.tables.addresses import TableAddress, located
 from dvip.tables.cells import check_present, missing_cells, row_name
 
 __all__ = ["open_source"]
 
 
 def open_source(
-    path: str | Path,
+    path: Any,
     target: str | Path | Sequence[str],
     *,
     columns: Sequence[str] | None = None,
     weight: str | Path | None = None,
     noise_std: str | Path | Sequence[str] | None = None,
 ) -> Source:
-    """A source of rows in files, for `fit`.
+    """A source of rows in files, or of Arrow data, for `fit`.
 
     Parameters
     ----------
-    path : str or Path
-        A Parquet file, a folder of Parquet files, a CSV file (also `.csv.gz`), or `.npy`.
+    path : str, Path, or Arrow data
+        A Parquet file, a folder of Parquet files, a CSV file (also `.csv.gz`), or `.npy`. Parquet
+        and CSV may be at an address of S3 (`s3://bucket/folder`), Google (`gs://`), Hadoop
+        (`hdfs://`) or another filesystem that pyarrow knows. Arrow data are a table of pyarrow or
+        polars, a relation of DuckDB, a reader of record batches, or any iterable of them. A reader
+        and an iterator can be read once, that is, by one fit.
     target : str, or several
         The name of the target column, or the names of several for a regression. For `.npy`, the
         `.npy` file of the targets.
@@ -45,11 +51,11 @@ def open_source(
     Source
         Its rows are read when a model is fitted to it.
     """
-    path = Path(path)
-    if path.suffix.lower() == ".npy":
+    table = _given(path)
+    if isinstance(table, Path) and table.suffix.lower() == ".npy":
         if columns is not None:
             raise ValueError("columns: the columns of an array have no names, leave it out.")
-        files = {"X": path, "y": target, "sample_weight": weight, "noise_std": noise_std}
+        files = {"X": table, "y": target, "sample_weight": weight, "noise_std": noise_std}
         _check_files(target=target, weight=weight, noise_std=noise_std)
         return ArraySource(
             **{name: _mapped(Path(str(file))) for name, file in files.items() if file is not None}
@@ -60,7 +66,10 @@ def open_source(
     errors = [noise_std] if isinstance(noise_std, str) else _names("noise_std", noise_std or [])
     if errors:
         check_one_error_each(targets, errors)
-    names = [str(name) for name in next(read_blocks(path, rows=100)).columns]
+    if isinstance(table, RecordBatches):
+        names = table.schema.names
+    else:
+        names = [str(name) for name in next(read_blocks(table, rows=100)).columns]
     others = [*targets, *errors, *([] if weight is None else [weight])]
     if columns is None:
         inputs = [name for name in names if name not in others]
@@ -69,9 +78,10 @@ def open_source(
     check_present([*others, *inputs], names)
     _check_one_use(target=targets, columns=inputs, weight=weight, noise_std=errors)
     if not inputs:
-        raise TableError(f"{path} has no column to predict from.")
-    return TableSource(
-        path,
+        raise TableError(f"{table} has no column to predict from.")
+    kind: Any = BatchSource if isinstance(table, RecordBatches) else TableSource
+    return kind(
+        table,
         TableEncoder.of_numbers(inputs),
         targets,
         partial(_whole_targets, targets=targets),
@@ -79,6 +89,18 @@ def open_source(
         noise=errors,
         only_numbers=True,
     )
+
+
+def _given(path: Any) -> Path | RecordBatches:
+    """Where the rows are."""
+    if isinstance(path, str | Path | TableAddress):
+        return located(path)
+    if not are_batches(path):
+        raise ValueError(
+            f"open_source takes no {type(path).__name__}: give the path of a file, a table of "
+            "pyarrow or polars (a LazyFrame by its collect()), or an iterator of record batches."
+        )
+    return RecordBatches(path)
 
 
 def _whole_targets(frame: pd.DataFrame, targets: Sequence[str]) -> np.ndarray:

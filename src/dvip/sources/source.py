@@ -23,6 +23,7 @@ from dvip.tables import (
     table_files,
     weight_numbers,
 )
+from dvip.tables.addresses import TableAddress
 
 __all__ = ["ArraySource", "Block", "Source", "TableSource", "file_state"]
 
@@ -114,8 +115,10 @@ class Source(abc.ABC):
 NUMBERS_AT_ONCE = 2**20
 
 
-def file_state(path: str | Path) -> list[Any]:
+def file_state(path: str | Path | TableAddress) -> list[Any]:
     """What changes when a file changes: its name, size and time."""
+    if isinstance(path, TableAddress):
+        return path.state()
     path = Path(path)
     status = path.stat()
     return [str(path.resolve()), status.st_size, status.st_mtime_ns]
@@ -302,11 +305,14 @@ class TableSource(Source):
             if len(kept):
                 yield kept
 
+    def _columns_read(self) -> set[str]:
+        columns = {column.name for column in self._encoder.columns_} | {*self.target_names}
+        columns |= {*(self.noise_names or ())}
+        return columns | (set() if self.weight is None else {self.weight})
+
     def _all_frames(self, rows: int) -> Iterator[pd.DataFrame]:
         if self._frames is None:
-            columns = {column.name for column in self._encoder.columns_} | {*self.target_names}
-            columns |= {*(self.noise_names or ())}
-            columns |= set() if self.weight is None else {self.weight}
+            columns = self._columns_read()
             yield from read_blocks(self.path, self.text_columns, rows, columns=columns)
             return
         for frame in self._frames:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
 from dvip.files import check_writable
+from dvip.tables.addresses import TableAddress, place, reachable
 from dvip.tables.cells import TableError, check_distinct
 from dvip.tables.given import EXCEL_TYPES, STANDARD, TableFile, excel_blocks
 from dvip.tables.text_files import GAP_TEXTS, TEXT_TYPES, separator, text_blocks
@@ -47,8 +48,8 @@ PARQUET_TYPES = (".parquet", ".pq")
 TABLE_TYPES = (*TEXT_TYPES, *PARQUET_TYPES)
 READ_TYPES = (*TABLE_TYPES, *EXCEL_TYPES)
 
-# Bytes that are read at once of each column of a Parquet file.
-READ_BUFFER = 2**16
+# Bytes that are read at once of each column of a Parquet file; each is a request, elsewhere.
+READ_BUFFER, BUFFER_ELSEWHERE = 2**16, 2**21
 # Bytes of a text file for each of its cells, roughly, and how much smaller it is when compressed.
 BYTES_OF_A_CELL, COMPRESSION = 8, 4
 
@@ -60,6 +61,8 @@ def is_parquet(path: Path) -> bool:
         return True
     if not name.endswith(READ_TYPES):
         raise TableError(f"{path} is of an unknown type: its name must end in {_either()}.")
+    if isinstance(path, TableAddress) and name.endswith(EXCEL_TYPES):
+        raise TableError(f"{path} is an Excel file, which is read from folders only: copy it.")
     return name.endswith(PARQUET_TYPES)
 
 
@@ -72,13 +75,16 @@ def table_files(path: str | os.PathLike[str]) -> list[Path]:
 
     Names that begin with a dot or an underscore are notes of the programs that wrote the folder.
     """
-    path = Path(path)
+    path = TableFile.of(path).path
     if not path.is_dir():
         return [path]
-    with readable(path):
-        # With a schema, no file is opened yet.
-        folder = ds.dataset(path, pa.schema([]), "parquet", LocalFileSystem())
-    files = sorted(Path(file) for file in folder.files if file.lower().endswith(PARQUET_TYPES))
+    if isinstance(path, TableAddress):
+        files = [file for file in path.files() if file.name.lower().endswith(PARQUET_TYPES)]
+    else:
+        with readable(path):
+            # With a schema, no file is opened yet.
+            folder = ds.dataset(path, pa.schema([]), "parquet", LocalFileSystem())
+        files = sorted(Path(file) for file in folder.files if file.lower().endswith(PARQUET_TYPES))
     if not files:
         raise TableError(f"{path} is a folder without Parquet files.")
     return files
@@ -176,7 +182,7 @@ def num_rows(path: str | os.PathLike[str]) -> int | None:
         with readable(file):
             if not is_parquet(file):
                 return None
-            total += pq.read_metadata(file).num_rows
+            total += _metadata(file).num_rows
     return total
 
 
@@ -186,12 +192,18 @@ def num_numbers(path: str | os.PathLike[str]) -> int:
     for file in table_files(path):
         with readable(file):
             if is_parquet(file):
-                metadata = pq.read_metadata(file)
+                metadata = _metadata(file)
                 total += metadata.num_rows * metadata.num_columns
             else:
                 compression = COMPRESSION if file.suffix.lower() == ".gz" else 1
                 total += file.stat().st_size * compression // BYTES_OF_A_CELL
     return total
+
+
+def _metadata(path: Path) -> pq.FileMetaData:
+    with reachable(path):
+        system, file = place(path)
+        return pq.read_metadata(file, filesystem=system)
 
 
 def _either() -> str:
@@ -203,7 +215,12 @@ def _parquet_blocks(
 ) -> Generator[pd.DataFrame, None, None]:
     # `pre_buffer` would keep all that it has read until the file is closed; with a buffer, a block
     # is read where it is needed and not the whole row group before it, as a dataset's scan does.
-    with pq.ParquetFile(path.path, pre_buffer=False, buffer_size=READ_BUFFER) as file:
+    system, name = place(path.path)
+    size = BUFFER_ELSEWHERE if isinstance(path.path, TableAddress) else READ_BUFFER
+    with (
+        reachable(path.path),
+        pq.ParquetFile(name, pre_buffer=False, buffer_size=size, filesystem=system) as file,
+    ):
         names = file.schema_arrow.names
         check_distinct(path, names)
         read = names if columns is None else [name for name in names if name in columns]
@@ -265,6 +282,7 @@ def check_table_output(path: Path, *inputs: Path) -> None:
         return
     if _is_excel(path):
         raise TableError(f"{path}: tables are written as CSV or Parquet, choose another ending.")
+    inputs = tuple(given for given in inputs if not isinstance(given, TableAddress))
     is_parquet(path)
     if path.is_dir():
         raise TableError(f"{path} is a folder: give the name of a file.")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from dvip.tables.addresses import located
 from dvip.tables.cells import TableError, check_distinct
 
 __all__ = ["EXCEL_TYPES", "STANDARD", "TableFile", "TextFormat", "excel_blocks", "given_table"]
@@ -69,7 +70,7 @@ class TableFile(os.PathLike):
     @classmethod
     def of(cls, given: "str | os.PathLike[str]") -> "TableFile":
         """Itself, or a path about which nothing else is known."""
-        return given if isinstance(given, TableFile) else cls(Path(given))
+        return given if isinstance(given, TableFile) else cls(located(given))
 
     def at(self, file: Path) -> "TableFile":
         """A file of it, where it is a folder."""

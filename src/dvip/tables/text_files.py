@@ -3,7 +3,7 @@
 import gzip
 import io
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import pandas as pd
 from pandas.api import types
 
+from dvip.tables.addresses import opened
 from dvip.tables.cells import TableError, check_distinct
 from dvip.tables.given import TableFile
 
@@ -67,10 +68,12 @@ def _open_text(path: TableFile) -> Iterator["_QuotedText"]:
 
     A lone carriage return before white space sends the parser of pandas 2 into an endless loop.
     """
-    opener: Callable[..., TextIO] = gzip.open if path.path.suffix.lower() == ".gz" else open
     encoding = path.format.encoding or "utf-8-sig"
-    with opener(path.path, "rt", encoding=encoding, newline=None) as file:
-        yield _QuotedText(path, file)
+    with opened(path.path) as file:
+        zipped = path.path.suffix.lower() == ".gz"
+        plain: Any = gzip.GzipFile(fileobj=file) if zipped else file
+        with io.TextIOWrapper(plain, encoding=encoding, newline=None) as text:
+            yield _QuotedText(path, text)
 
 
 class _QuotedText(io.TextIOBase):
