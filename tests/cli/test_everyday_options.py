@@ -229,7 +229,7 @@ def test_how_good_the_default_is_on_rows_left_out(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     told = succeed("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m", "--json")
     summary = json.loads(told.stdout)
-    assert [part["name"] for part in summary["chosen"]] == ["gp", "constant"]
+    assert [part["name"] for part in summary["chosen"]] == ["gp", "sampled gp", "constant"]
     metrics = summary["metrics"]
     assert 0.7 < metrics["rmse"] < 1.5
     assert 1.1 < metrics["nll"] < 1.9
