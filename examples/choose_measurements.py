@@ -1,10 +1,13 @@
 """Which rows to measure: those that the model asks for, beside rows at random.
 
 Most of the candidates are alike, as in a log of ordinary days; what is to be known is everywhere.
+
+    python examples/choose_measurements.py
 """
 
 import warnings
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from dvip import DVIPRegressor
@@ -47,4 +50,9 @@ def errors(choose, rounds=5, number=6):
 
 
 for name, choose in (("asked for", asked_for), ("at random", at_random)):
-    print(name, " ".join(f"{error:.3f}" for error in errors(choose)))
+    found = errors(choose)
+    print(name, " ".join(f"{error:.3f}" for error in found))
+    plt.plot([10, 16, 22, 28, 34], found, "o-", label=name)
+plt.gca().set(xlabel="rows measured", ylabel="error everywhere", ylim=(0, None))
+plt.legend()
+plt.savefig("errors.png", dpi=80)

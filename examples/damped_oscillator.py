@@ -3,6 +3,7 @@
 python examples/damped_oscillator.py
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from dvip import DVIPRegressor, SimulatorPrior
@@ -40,10 +41,17 @@ def main(max_iter: int = 4_000) -> dict[str, float]:
     """The CRPS of the second half, by prior."""
     past, seen, future, to_come = observed(seed=1)
     scores = {}
+    _, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
+    axes.plot(past, seen, ".", color="black", ms=4)
+    axes.plot(future, to_come, ".", color="silver", ms=4)
     for name, prior in (("simulator", SimulatorPrior(oscillator)), ("gp", "gp"), ("bnn", "bnn")):
         model = DVIPRegressor(prior=prior, inference="vi", n_layers=1, max_iter=max_iter)
         scores[name] = float(model.fit(past, seen).predict_dist(future).crps(to_come).mean())
+        axes.plot(future, model.predict(future), label=name)
         print(f"{name}: CRPS of the second half {scores[name]:.3f}")
+    axes.set_ylim(-3, 3)
+    axes.legend(frameon=False, ncols=3)
+    plt.savefig("oscillator.png", dpi=110)
     return scores
 
 

@@ -3,6 +3,7 @@
 python examples/growth_curves.py
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from dvip import CurvePrior, DVIPRegressor
@@ -31,13 +32,21 @@ def main(max_iter: int = 3_000) -> dict[str, float]:
     days, heights = DAYS[measured, None], new[measured]
     heights = heights + ERROR * np.random.default_rng(1).normal(size=3)
     errors = {}
-    for name, prior in (("curves", CurvePrior(DAYS, curves)), ("gp", "gp"), ("bnn", "bnn")):
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), sharey=True, layout="constrained")
+    priors = {"curves": CurvePrior(DAYS, curves), "gp": "gp", "bnn": "bnn"}
+    for axis, (name, prior) in zip(axes, priors.items(), strict=True):
         model = DVIPRegressor(prior=prior, inference="vi", n_layers=1, max_iter=max_iter)
         predicted = model.fit(days, heights, noise_std=ERROR).predict_dist(DAYS[:, None])
         low, high = predicted.interval(0.95)
         errors[name] = float(np.sqrt(np.mean(np.square(predicted.mean - new))))
         inside = np.mean((low < new) & (new < high))
+        axis.fill_between(DAYS, low, high, color="#a9cbe6", lw=0)
+        axis.plot(DAYS, predicted.mean, color="#1f5f99", lw=2)
+        axis.plot(DAYS, new, "--", color="grey", lw=1)
+        axis.plot(days, heights, "o", color="black", ms=5)
+        axis.set(title=f"prior: {name}", xlabel="days", ylim=(-6, 20))
         print(f"{name}: RMSE {errors[name]:.2f}, 95 % intervals hold {inside:.0%} of the curve")
+    figure.savefig("growth.png", dpi=110)
     return errors
 
 

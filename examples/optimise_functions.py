@@ -1,4 +1,4 @@
-"""Branin, Hartmann 6, Ackley 5: regrets of dvip, random search and, if there is one, BoTorch."""
+"""Regrets of dvip, random search and any BoTorch: `python examples/optimise_functions.py`."""
 
 from importlib.util import find_spec
 

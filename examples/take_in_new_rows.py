@@ -1,4 +1,7 @@
-"""A deep model takes in further rows without a training, beside one that is trained anew."""
+"""New rows without a training: a deep model takes them in, beside one that is trained anew.
+
+python examples/take_in_new_rows.py
+"""
 
 import time
 

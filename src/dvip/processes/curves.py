@@ -66,6 +66,8 @@ class CurvePrior(ImplicitProcess):
         Whether offset and scale of all curves together are learned: for curves in another unit, or
         of something that is only alike.
 
+    Notes
+    -----
     A layer's functions are the curves, in random order; a model of one layer then learns
     combinations of them. The curves are saved with a model. With several columns, say which one:
     `CurvePrior(grid, curves).on("time")`.
