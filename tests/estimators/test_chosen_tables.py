@@ -176,9 +176,9 @@ def test_many_rows_are_sampled_for_the_process(monkeypatch):
     """It sees so many at most, of a stream as well."""
     seen, plain = [], stacks.fit_closed_form
 
-    def noted(data, folds, seed):
+    def noted(data, folds, *others):
         seen.append((len(data.inputs), sum(map(len, folds))))
-        return plain(data, folds, seed)
+        return plain(data, folds, *others)
 
     monkeypatch.setattr(stacks, "fit_closed_form", noted)
     monkeypatch.setattr(choice, "MAX_ROWS_OF_GP", 90)
