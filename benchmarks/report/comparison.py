@@ -1,6 +1,7 @@
 """Methods side by side, over tables and splits, as tables in Markdown."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -76,7 +77,8 @@ def page(results: dict[str, list[Entry]], methods: Iterable[str]) -> str:
     for name, entries in results.items():
         if entries:
             present = [method for method in order if matching(entries, method=method)]
-            sections.append(f"## {TITLES[name]}\n\n{SECTIONS[name](entries, present)}")
+            text = f"{SECTIONS[name](entries, present)}{_of_earlier(entries)}"
+            sections.append(f"## {TITLES[name]}\n\n{text}")
     return "\n\n".join(sections) + "\n"
 
 
@@ -90,6 +92,15 @@ def _introduction() -> str:
         "layers, and takes 20,000 steps at most where there are more than 10,000 rows. CatBoost "
         "has the loss RMSEWithUncertainty and stops on a tenth of the rows."
     )
+
+
+def _of_earlier(entries: list[Entry]) -> str:
+    """Which runs are of a state of the default before its last changes (`"earlier": true`)."""
+    numbers = Counter(entry["table"] for entry in entries if entry.get("earlier"))
+    if not numbers:
+        return ""
+    listed = ", ".join(f"{table} {number}" for table, number in numbers.items())
+    return f"\n\nRuns of dvip before the last changes of its default, by table: {listed}."
 
 
 def _score_table(entries: list[Entry], methods: Sequence[str]) -> str:
