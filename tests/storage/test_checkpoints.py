@@ -302,7 +302,7 @@ def test_ctrl_c_without_checkpoints_waits_for_what_is_under_way(handlers, monkey
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr(
-        "dvip.estimators.base.progress_bar", lambda *_, **__: nullcontext(interrupts)
+        "dvip.estimators.callbacks.progress_bar", lambda *_, **__: nullcontext(interrupts)
     )
     with pytest.raises(KeyboardInterrupt):
         fit(None)
