@@ -204,7 +204,7 @@ def test_the_noise_has_functions_of_its_own():
     assert not np.allclose(functions[0], functions[2])
     for likelihood, groups in (("heteroscedastic", PerGroup), ("gaussian", type(TINY["prior"]))):
         model = DVIPRegressor.paper(n_layers=2, likelihood=likelihood, **TINY)
-        model.input_shape_ = (2,)
+        model.input_shape_, model.input_scaler_ = (2,), Standardiser(np.zeros(2), np.ones(2))
         assert isinstance(model._process_of(1, 4), groups)
         assert not isinstance(model._process_of(0, 4), PerGroup)
 
