@@ -19,6 +19,7 @@ from dvip import (
     StudentT,
     load,
 )
+from dvip.estimators.scales import Standardiser
 from dvip.processes.process import PerGroup
 from dvip.registry import LIKELIHOODS
 from dvip.runtime import precision
