@@ -44,7 +44,8 @@ def test_the_program_starts_without_what_computes():
         [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True
     )
     listed = re.findall(r"^  (\w+)  ", done.stdout.partition("Commands:")[2], flags=re.MULTILINE)
-    assert listed == ["fit", "predict", "evaluate", "demo", "reproduce", "report", "datasets"]
+    everyday = ["fit", "predict", "suggest", "demo", "evaluate", "compare", "prior"]
+    assert listed == [*everyday, "reproduce", "report", "datasets"]
 
 
 def test_command_writes_tables_and_figures(toy_results, tmp_path):
