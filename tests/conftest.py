@@ -26,6 +26,7 @@ import jax  # noqa: E402
 import pooch  # noqa: E402
 import pytest  # noqa: E402
 
+from dvip import sampled_gp  # noqa: E402
 from dvip.runtime import precision  # noqa: E402
 
 # The same examples in every run, and no folder of examples; the first of a shape is slow, as it
@@ -51,6 +52,15 @@ def few_programs():
     mappings = Path("/proc/self/maps")
     if mappings.exists() and mappings.read_text().count("\n") > MAX_MAPPINGS:
         jax.clear_caches()
+
+
+@pytest.fixture(scope="module")
+def short_chains():
+    """Chains that sample kernels are as short as can be, for tests that ask for something else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampled_gp, "NUM_TRAJECTORIES", 24)
+        patch.setattr(sampled_gp, "NUM_OF_FOLD", 18)
+        yield
 
 
 @pytest.fixture

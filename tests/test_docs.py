@@ -22,6 +22,8 @@ from dvip.data import DATASETS
 from dvip.estimators import candidates
 from dvip.registry import LIKELIHOODS, PRIORS
 
+pytestmark = pytest.mark.usefixtures("short_chains")
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

@@ -13,6 +13,8 @@ from dvip import DVIPClassifier, DVIPRegressor
 from dvip.metrics import regression_metrics
 from dvip.report import findings_of
 
+pytestmark = pytest.mark.usefixtures("short_chains")
+
 SETTINGS = {"n_layers": 1, "n_prior_samples": 5, "n_predictive_samples": 5, "max_iter": 60}
 EVIL = "<script>alert(1)</script> $x_{"
 X, Y = regression_data(90)

@@ -6,6 +6,8 @@ import pytest
 from dvip import DVIPRegressor, neighbourhood
 from dvip.neighbourhood import Neighbourhood
 
+pytestmark = pytest.mark.usefixtures("short_chains")
+
 
 def rows(number, num_inputs=2, seed=0):
     return np.random.default_rng(seed).normal(size=(number, num_inputs)).astype(np.float32)

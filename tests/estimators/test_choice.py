@@ -187,7 +187,7 @@ def test_a_process_with_sampled_kernels(process):
     kept = [each.name for each in process.choice_ if each.weight > 0]
     part, inputs = process.parts_[kept.index("sampled gp")], process._scaled(X)
     assert isinstance(part.model_, SampledGP)
-    assert len(part.model_.members) == 8
+    assert len(part.model_.members) == 2
     of_members = [
         part._of_moments([member.moments(inputs)], None) for member in part.model_.members
     ]

@@ -22,6 +22,8 @@ from dvip.estimators import candidates
 from dvip.estimators.stacks import ChoosingRegressor
 from dvip.training.checkpoints import CheckpointFolder, steps_of
 
+pytestmark = pytest.mark.usefixtures("short_chains")
+
 QUICK = dict(
     max_iter=60, n_members=2, n_prior_samples=5, batch_size=16, n_predictive_samples=10, n_layers=1
 )
