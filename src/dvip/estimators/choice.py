@@ -398,7 +398,7 @@ def _score_when_done(part: Any, fit: Future) -> float:
 
 
 def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:
-    """Whether two parts would differ in nothing but the learning rate, as the user gave the rest."""
+    """Whether two parts differ in the learning rate at most, as the user gave all else."""
 
     def described(part: ChoosingEstimator) -> dict[str, Any]:
         return {**encode_parameters(part), "learning_rate": None}
