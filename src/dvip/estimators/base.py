@@ -1,7 +1,6 @@
 """What all estimators share: `fit` and `partial_fit`, from rows to a trained model; saving."""
 
 import abc
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +15,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.calibration import Calibration
-from dvip.estimators.builder import check_count
+from dvip.estimators.builder import check_count, default_max_iter
 from dvip.estimators.ensembles import seconds_left
-from dvip.estimators.inputs import NAMES_OF_COLUMNS
+from dvip.estimators.inputs import NAMES_OF_COLUMNS, with_errors
 from dvip.estimators.resumption import checkpoint_folder, training_seed
 from dvip.estimators.sampled_fits import SamplingBuilder
 from dvip.estimators.scales import MAX_SCALED, merge_duplicates
@@ -49,25 +48,12 @@ MAX_SEED = np.iinfo(np.int32).max
 # Samples propagated in training when the α-energy of a deep model needs a log-mean-exp.
 SAMPLES_FOR_ALPHA = 10
 
-# Tables of up to so many rows have the fewest training steps.
-ROWS_FOR_FEWEST_STEPS = 2_000
 # Fewer steps than these train hardly anything.
 FEW_STEPS = 50
 
 # Where a streamed model starts, principal directions and inducing points, depends on a random
 # sample of so many rows, or of as many as have so many numbers.
 MAX_SAMPLED_ROWS, MAX_SAMPLED_NUMBERS = 100_000, 2**23
-
-
-def default_max_iter(num_rows: int, fewest: int, most: int) -> int:
-    """Training steps for a table of that many rows: as their square root, within limits."""
-    steps = fewest * math.sqrt(num_rows / ROWS_FOR_FEWEST_STEPS)
-    return int(np.clip(steps, fewest, most))
-
-
-def _with_errors(targets: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
-    """Targets with their known errors as further columns, where there are some."""
-    return targets if errors is None else np.hstack([targets, errors])
 
 
 class DeepEstimator(SamplingBuilder):
@@ -236,7 +222,7 @@ class DeepEstimator(SamplingBuilder):
             errors = None if errors is None else errors[counted]
         if len(X) == 1:
             warnings.warn("One row to train on: the spread of y is made up.", stacklevel=4)
-        targets = _with_errors(self._read_targets(y, first=True), errors)
+        targets = with_errors(self._read_targets(y, first=True), errors)
         rows = merge_duplicates(X, targets, weights)
         weights = rows[2]
         inputs = self._scale_inputs(rows[0], weights)
@@ -374,7 +360,7 @@ class DeepEstimator(SamplingBuilder):
             X, y = self._read_training_rows(X, y, reset=first, **self._y_options)
             weights = self._checked_weights(sample_weight, X)
             targets = self._read_targets(y, first=first, classes=classes)
-            targets = _with_errors(targets, self._read_errors(noise_std, y, first=first))
+            targets = with_errors(targets, self._read_errors(noise_std, y, first=first))
             if first:
                 self._start_training()
                 self.n_samples_seen_ = self.n_iter_ = 0

@@ -1,6 +1,7 @@
 """From parameters to a model: checks, widths, likelihood, layers."""
 
 import abc
+import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -17,7 +18,17 @@ from dvip.objectives import DeepModel
 from dvip.registry import LIKELIHOODS
 from dvip.runtime import PRECISIONS
 
-__all__ = ["ModelBuilder", "check_count", "one_each"]
+__all__ = ["ModelBuilder", "check_count", "default_max_iter", "one_each"]
+
+
+# Tables of up to so many rows have the fewest training steps.
+ROWS_FOR_FEWEST_STEPS = 2_000
+
+
+def default_max_iter(num_rows: int, fewest: int, most: int) -> int:
+    """Training steps for a table of that many rows: as their square root, within limits."""
+    steps = fewest * math.sqrt(num_rows / ROWS_FOR_FEWEST_STEPS)
+    return int(np.clip(steps, fewest, most))
 
 
 class ModelBuilder(InputReader, CallbackSupport):

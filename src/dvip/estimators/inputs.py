@@ -1,7 +1,7 @@
 """What becomes of X: tables encoded, images and sequences flattened, everything scaled.
 
 What is learned from the inputs of the training, their names, shape, encoding, scales and range, is
-kept with the estimator and applied to every later X.
+kept with the estimator and applied to every later X. Known errors of rows are read here, too.
 """
 
 import math
@@ -13,14 +13,28 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from dvip.estimators.scales import Standardiser, decided_by_one_row, hardly_vary, warn_of_faint
+from dvip.estimators.scales import (
+    MAX_TARGET_SCALE,
+    Standardiser,
+    decided_by_one_row,
+    hardly_vary,
+    warn_of_faint,
+)
 from dvip.processes import ImplicitProcess
 from dvip.sources import Source
 from dvip.sources.records import RowsContent
 from dvip.tables import TableEncoder
 from dvip.tables.cells import is_number_type, quoted
 
-__all__ = ["NAMES_OF_COLUMNS", "ExtrapolationWarning", "InputReader", "as_pandas", "check_kind"]
+__all__ = [
+    "NAMES_OF_COLUMNS",
+    "ExtrapolationWarning",
+    "InputReader",
+    "as_pandas",
+    "check_kind",
+    "errors_of_rows",
+    "with_errors",
+]
 
 # What a source notes of its columns besides the inputs: names of the targets and of their errors.
 NAMES_OF_COLUMNS = ("target_names_", "noise_names_")
@@ -288,3 +302,44 @@ def _tell_left_out(encoder: TableEncoder) -> None:
     if encoder.left_out_:
         reasons = "; ".join(f"{column.name!r} {column.reason}" for column in encoder.left_out_)
         warnings.warn(f"Columns that are left out: {reasons}.", UserWarning, stacklevel=2)
+
+
+def errors_of_rows(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Known errors as rows x outputs, for targets of that shape.
+
+    From one number for all, one for each row, or one for each row and target.
+    """
+    check_kind("noise_std", noise_std)
+    given = np.asarray(noise_std)
+    is_text = any(isinstance(value, str | bytes) for value in given.flat[:1])
+    try:
+        errors = given.astype(np.float64)
+    except (TypeError, ValueError):
+        is_text = True
+    if is_text or given.dtype.kind not in "iufO":
+        raise ValueError(
+            "noise_std must be numbers: the standard deviation of each row's error, in the unit "
+            "of y."
+        )
+    num_rows = shape[0]
+    if errors.shape not in ((), (num_rows,), (num_rows, 1), shape):
+        raise ValueError(
+            f"noise_std has the shape {errors.shape} for y of the shape {shape}: give one number, "
+            f"one for each of the {num_rows:,} rows, or one for each number of y."
+        )
+    bad = ~((errors > 0) & (errors < MAX_TARGET_SCALE))
+    if bad.any():
+        value = errors[bad].flat[0]
+        row = f" in row {np.argwhere(bad)[0][0] + 1}" if errors.ndim else ""
+        raise ValueError(
+            f"noise_std is {value}{row}: errors are positive numbers, standard deviations in the "
+            "unit of y. Of a row that is known exactly, give a small one."
+        )
+    if errors.ndim:
+        errors = errors.reshape(num_rows, -1)
+    return np.broadcast_to(errors, (num_rows, math.prod(shape[1:])))
+
+
+def with_errors(targets: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
+    """Targets with their known errors as further columns, where there are some."""
+    return targets if errors is None else np.hstack([targets, errors])

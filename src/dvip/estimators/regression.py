@@ -1,6 +1,5 @@
 """Regression: targets of one number or several, scaled inside; predictive distributions."""
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -11,12 +10,13 @@ from sklearn.utils.validation import assert_all_finite
 
 from dvip.calibration import Calibration, LeftOut, best_log_score, fit_scale
 from dvip.distributions import Predictive
-from dvip.estimators.inputs import check_kind
+from dvip.estimators.inputs import errors_of_rows
 from dvip.estimators.new_rows import NewRows
 from dvip.estimators.predictions import NumberPredictions
 from dvip.estimators.sampled_functions import SampledFunctions
 from dvip.estimators.scales import (
     MAX_SCALED,
+    MAX_TARGET_SCALE,
     Standardiser,
     decided_by_one_row,
     hardly_vary,
@@ -45,9 +45,6 @@ SAMPLES_OF_SCORE = 16
 
 # Where every known error is this many times the standard deviation of y, their unit is wrong.
 LARGE_ERROR = 2.0
-
-# Variances, with room to extrapolate, must be numbers.
-MAX_TARGET_SCALE = 1e140
 
 
 class DeepRegressor(RegressorMixin, NewRows, NumberPredictions):
@@ -416,42 +413,6 @@ class DeepRegressor(RegressorMixin, NewRows, NumberPredictions):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-def errors_of_rows(noise_std: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Known errors as rows x outputs, for targets of that shape.
-
-    From one number for all, one for each row, or one for each row and target.
-    """
-    check_kind("noise_std", noise_std)
-    given = np.asarray(noise_std)
-    is_text = any(isinstance(value, str | bytes) for value in given.flat[:1])
-    try:
-        errors = given.astype(np.float64)
-    except (TypeError, ValueError):
-        is_text = True
-    if is_text or given.dtype.kind not in "iufO":
-        raise ValueError(
-            "noise_std must be numbers: the standard deviation of each row's error, in the unit "
-            "of y."
-        )
-    num_rows = shape[0]
-    if errors.shape not in ((), (num_rows,), (num_rows, 1), shape):
-        raise ValueError(
-            f"noise_std has the shape {errors.shape} for y of the shape {shape}: give one number, "
-            f"one for each of the {num_rows:,} rows, or one for each number of y."
-        )
-    bad = ~((errors > 0) & (errors < MAX_TARGET_SCALE))
-    if bad.any():
-        value = errors[bad].flat[0]
-        row = f" in row {np.argwhere(bad)[0][0] + 1}" if errors.ndim else ""
-        raise ValueError(
-            f"noise_std is {value}{row}: errors are positive numbers, standard deviations in the "
-            "unit of y. Of a row that is known exactly, give a small one."
-        )
-    if errors.ndim:
-        errors = errors.reshape(num_rows, -1)
-    return np.broadcast_to(errors, (num_rows, math.prod(shape[1:])))
 
 
 def _room_for(num_rows: int, mean: np.ndarray, variance: np.ndarray) -> Moments:

@@ -12,6 +12,7 @@ from dvip.tables import deciding_value
 
 __all__ = [
     "MAX_SCALED",
+    "MAX_TARGET_SCALE",
     "Standardiser",
     "decided_by_one_row",
     "hardly_vary",
@@ -27,6 +28,8 @@ MAX_NUMBERS = 2**22
 
 # Scaled values are kept within this: farther out a prediction is meaningless, but stays finite.
 MAX_SCALED = 1e6
+# Of targets: variances, with room to extrapolate, must be numbers.
+MAX_TARGET_SCALE = 1e140
 
 
 @dataclass(frozen=True)
