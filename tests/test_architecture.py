@@ -28,8 +28,8 @@ def test_dependencies_point_one_way():
 
 def test_rooms_are_few_and_none_is_too_large():
     # What came after 65: noise, ensembles, calibration, sampling, what chooses, what becomes of new
-    # rows; displays, pages, baselines; then priors of all kinds, each with its file.
-    assert len(MODULES) - len(WING) <= 150
+    # rows; displays, pages, baselines; then priors of all kinds, each with its file; neighbours.
+    assert len(MODULES) - len(WING) <= 170
     assert len(WING) <= 18
     for path in MODULES:
         assert len(path.read_text().splitlines()) <= 450, path

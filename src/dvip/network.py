@@ -176,10 +176,16 @@ class DeepNetwork(eqx.Module):
             values = layer.marginals(values)[0] + stage.propagated(values)
         return values
 
-    def kl(self, key: PRNGKeyArray) -> Float[Array, ""]:
-        """Σ_l KL of the layers, or their estimates."""
+    def kl(
+        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
+    ) -> Float[Array, ""]:
+        """Σ_l KL of the layers, or their estimates; `inputs` are those of the training step."""
         keys = jax.random.split(key, len(self.stages))
-        kls = [stage.layer.kl_estimate(key) for stage, key in zip(self.stages, keys, strict=True)]
+        of_layers = [inputs] + [None] * (len(self.stages) - 1)
+        kls = [
+            stage.layer.kl_estimate(key, rows)
+            for stage, key, rows in zip(self.stages, keys, of_layers, strict=True)
+        ]
         return sum(kls, jnp.zeros(()))
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:

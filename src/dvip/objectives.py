@@ -95,7 +95,8 @@ def bound(
     model, kl_key = _at_a_step(model, key)
     fit = data_fit(model, batch, noise, alpha)
     scale = num_data / batch.inputs.shape[0]
-    cost = kl_weight * model.network.kl(kl_key) + model.network.prior_regularisation()
+    kl = model.network.kl(kl_key, batch.inputs.T)
+    cost = kl_weight * kl + model.network.prior_regularisation()
     cost = cost + model.likelihood.regularisation()
     return scale * jnp.sum(batch.weights * fit) - cost
 

@@ -101,6 +101,8 @@ ESTIMATORS = Registry(
         "DeepGPRegressor": "dvip.estimators.deep_gp:DeepGPRegressor",
         "DeepGPClassifier": "dvip.estimators.deep_gp:DeepGPClassifier",
         "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
+        "MeanFieldRegressor": "dvip.neighbours.mean_field:MeanFieldRegressor",
+        "MeanFieldClassifier": "dvip.neighbours.mean_field:MeanFieldClassifier",
     },
 )
 
@@ -109,4 +111,5 @@ MODELS: dict[str, dict[str, str]] = {
     "dvip": {"regression": "DVIPRegressor", "classification": "DVIPClassifier"},
     "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
     "sip": {"regression": "SIPRegressor"},
+    "mean-field": {"regression": "MeanFieldRegressor", "classification": "MeanFieldClassifier"},
 }

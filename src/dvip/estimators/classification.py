@@ -48,7 +48,7 @@ class DeepClassifier(ClassifierMixin, DeepEstimator, LabelPredictions):
     def _default_likelihood(self) -> str:
         if len(self.classes_) == 2:
             return "probit"
-        return "softmax" if self.inference == "mcmc" else "robustmax"
+        return "softmax" if self._without_variance else "robustmax"
 
     @property
     def _num_outputs(self) -> int:

@@ -50,6 +50,11 @@ class SamplingBuilder(EnsembleBuilder):
         "alpha": "the posterior itself is sampled, whatever an objective's α",
     }
 
+    @property
+    def _without_variance(self) -> bool:
+        """Whether a sample of the model has no variance left, so that a step has no gradient."""
+        return self.inference == "mcmc"
+
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
         super().check_parameters()
@@ -59,6 +64,8 @@ class SamplingBuilder(EnsembleBuilder):
         check_count("n_chains", self.n_chains)
         if self.inference == "mcmc":
             self._check_can_be_sampled()
+        if self._without_variance:
+            self._check_gradient_of_likelihood()
 
     def _check_can_be_sampled(self) -> None:
         for name, reason in self._not_sampled.items():
@@ -68,14 +75,17 @@ class SamplingBuilder(EnsembleBuilder):
                     f"{name}={value!r} is not for inference='mcmc': {reason}. Leave it out, or "
                     "use inference='vi'."
                 )
+
+    def _check_gradient_of_likelihood(self) -> None:
         given = self.likelihood
         if isinstance(given, str) and given == "auto":
             return
         likelihood = self._likelihood_of(given)
         if not likelihood.has_gradient:
+            otherwise = ", or inference='vi'" if self.inference == "mcmc" else ""
             raise ValueError(
-                f"likelihood={given!r} has no gradient to sample by: use 'softmax', or "
-                "inference='vi'."
+                f"likelihood={given!r} has no gradient to learn by where units have no variance: "
+                f"use 'softmax'{otherwise}."
             )
 
     def _check_not_sampled(self) -> None:

@@ -43,8 +43,14 @@ class Layer(eqx.Module):
         """
 
     @abc.abstractmethod
-    def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
-        """KL(q | p) of the posterior from the prior, summed over the units, or an estimate."""
+    def kl_estimate(
+        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
+    ) -> Float[Array, ""]:
+        """KL(q | p) of the posterior from the prior, summed over the units, or an estimate.
+
+        One that is estimated from the functions' values at some points may take the `inputs` of
+        the training step among them; only the first layer of a network is given these.
+        """
 
     @abc.abstractmethod
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
@@ -97,9 +103,11 @@ class GaussianLayer(Layer):
         shape = (mean.shape[0], *inputs.shape[1:])
         return mean.reshape(shape), variance.reshape(shape)
 
-    def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
+    def kl_estimate(
+        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
+    ) -> Float[Array, ""]:
         """The KL, exactly."""
-        del key
+        del key, inputs
         return self.kl()
 
 

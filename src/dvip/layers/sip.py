@@ -134,8 +134,11 @@ class SIPLayer(Layer):
         mean = mean + prior_mean.reshape(by_sample)
         return mean, jnp.broadcast_to(variance.reshape(by_sample), mean.shape)
 
-    def kl_estimate(self, key: PRNGKeyArray) -> Float[Array, ""]:
+    def kl_estimate(
+        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
+    ) -> Float[Array, ""]:
         """Σ_h KL(q(v_h) | p(v_h)) as the classifiers see it."""
+        del inputs  # it has points of its own
         return self.classifiers.value.kl(self.posterior_samples(key))
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:

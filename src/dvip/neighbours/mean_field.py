@@ -1,0 +1,226 @@
+"""Mean-field variational inference of a network's weights ("Bayes by backprop").
+
+Blundell et al. 2015: every weight w_i has the prior N(0, σ_p²/n) with n the inputs of its sum (a
+bias N(0, σ_p²)) and the posterior N(m_i, s_i²). The bound is the ELBO,
+
+    Σ_n E_q[log p(y_n | f(x_n; w))] - KL(q | p),
+    KL = Σ_i ½ (s_i² + m_i²) / p_i² - ½ - log s_i / p_i,
+
+with p_i the prior's scales and one sample of all weights a step.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.regression import DeepRegressor
+from dvip.layers import Layer, Perceptrons
+from dvip.likelihoods import Likelihood
+from dvip.neighbours.frame import NetworkEstimator, with_shared_parameters
+
+__all__ = ["GaussianWeights", "MeanFieldClassifier", "MeanFieldLayer", "MeanFieldRegressor"]
+
+# Where the scales of the posterior start, as a share of the prior's.
+INITIAL_SCALE = 0.05
+
+
+class GaussianWeights(eqx.Module):
+    """Independent Gaussian weights and biases of one network: q(w), with a prior to compare it to.
+
+    `mean` and `log_scale` are networks of one, whose arrays are those of each weight.
+    """
+
+    mean: Perceptrons
+    log_scale: Perceptrons
+    prior_scale: float = eqx.field(static=True)
+
+    @classmethod
+    def create(
+        cls, widths: Sequence[int], activation: str, prior_scale: float, key: PRNGKeyArray
+    ) -> "GaussianWeights":
+        """Random means, as those of any network; small scales."""
+        mean = Perceptrons.create(1, widths, activation=activation, key=key)
+        return cls(mean, _log_prior_scales(mean, INITIAL_SCALE * prior_scale), prior_scale)
+
+    def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
+        """Standard normal noise for every weight; the samples are the last axis."""
+        leaves, tree = jax.tree.flatten(self.mean)
+        keys = jax.random.split(key, len(leaves))
+        noise = [
+            jax.random.normal(key, (*leaf.shape[1:], num_samples))
+            for key, leaf in zip(keys, leaves, strict=True)
+        ]
+        return jax.tree.unflatten(tree, noise)
+
+    def __call__(self, noise: PyTree[Array]) -> Perceptrons:
+        """The networks that this noise stands for, one for each sample."""
+        return jax.tree.map(
+            lambda mean, log_scale, white: mean + jnp.exp(log_scale) * jnp.moveaxis(white, -1, 0),
+            self.mean,
+            self.log_scale,
+            noise,
+        )
+
+    def kl(self) -> Float[Array, ""]:
+        """KL(q | p), in closed form."""
+        log_prior = _log_prior_scales(self.mean, self.prior_scale)
+
+        def divergence(mean: Array, log_scale: Array, log_prior: Array) -> Array:
+            squares = jnp.square(mean) + jnp.exp(2 * log_scale)
+            ratio = squares * jnp.exp(-2 * log_prior)
+            return jnp.sum(0.5 * (ratio - 1) - log_scale + log_prior)
+
+        terms = jax.tree.map(divergence, self.mean, self.log_scale, log_prior)
+        return sum(jax.tree.leaves(terms), jnp.zeros(()))
+
+
+def _log_prior_scales(network: Perceptrons, scale: float) -> Perceptrons:
+    """Of each weight scale / √inputs of its sum, of each bias `scale`, in logarithms."""
+    log_scales = tuple(
+        jnp.full_like(weights, math.log(scale / math.sqrt(weights.shape[-1])))
+        for weights in network.weights
+    )
+    biases = tuple(jnp.full_like(biases, math.log(scale)) for biases in network.biases)
+    return Perceptrons(log_scales, biases, network.activation)
+
+
+class MeanFieldLayer(Layer):
+    """The outputs of one network are the units; given its weights, nothing else is random."""
+
+    weights: GaussianWeights
+
+    def draw_sample_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
+        """That of the weights."""
+        return self.weights.draw_noise(key, num_samples)
+
+    def conditionals(
+        self, inputs: Float[Array, "inputs samples_or_1 batch"], sample_noise: PyTree[Array]
+    ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
+        """f(x; w) for each sample of w, and no variance."""
+        networks = self.weights(sample_noise)
+        shared = inputs.shape[1] == 1
+        values = networks(inputs[:, 0] if shared else jnp.moveaxis(inputs, 1, 0))
+        values = jnp.moveaxis(values, 0, 1)
+        return values, jnp.zeros_like(values)
+
+    def kl_estimate(
+        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
+    ) -> Float[Array, ""]:
+        """KL(q | p) of the weights, exactly."""
+        del key, inputs
+        return self.weights.kl()
+
+    def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
+        """The noise of one network."""
+        return self.weights.draw_noise(key, 1)
+
+    def evaluate(
+        self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
+    ) -> Float[Array, "units batch"]:
+        """That network's outputs."""
+        return self.weights(function)(inputs)[0]
+
+
+class _MeanField(NetworkEstimator):
+    """The parameters of mean-field inference and its layer."""
+
+    prior_scale: float
+
+    _positive: ClassVar[tuple[str, ...]] = ("prior_scale",)
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50, 50),
+        activation: str = "relu",
+        prior_scale: float = 1.0,
+        max_iter: int | None = None,
+        batch_size: int = 100,
+        learning_rate: float = 0.005,
+        n_predictive_samples: int = 100,
+        likelihood: str | Likelihood = "auto",
+        n_members: int | None = None,
+        validation_fraction: float | None = None,
+        calibrate: bool = False,
+        max_seconds: float | None = None,
+        precision: str = "float32",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ):
+        self._store(locals())
+
+    def _make_layer(
+        self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
+    ) -> MeanFieldLayer:
+        del index
+        widths = self._widths(inputs.shape[1], num_units)
+        return MeanFieldLayer(
+            GaussianWeights.create(widths, self.activation, float(self.prior_scale), key)
+        )
+
+
+@with_shared_parameters
+class MeanFieldRegressor(DeepRegressor, _MeanField):
+    """Regression with a Bayesian neural network whose weights are independent a posteriori.
+
+    Inputs and targets are scaled inside. Predictions are mixtures over samples of the weights.
+
+    Parameters
+    ----------
+    {network}
+    prior_scale : float, default 1.0
+        Standard deviation of the weights a priori, of those of a sum of n terms over √n.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import MeanFieldRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MeanFieldRegressor(hidden=(10,), max_iter=100).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
+    """
+
+
+@with_shared_parameters
+class MeanFieldClassifier(DeepClassifier, _MeanField):
+    """Classification with a Bayesian neural network whose weights are independent a posteriori.
+
+    Inputs are scaled inside. Probabilities are means over samples of the weights.
+
+    Parameters
+    ----------
+    {network}
+    prior_scale : float, default 1.0
+        Standard deviation of the weights a priori, of those of a sum of n terms over √n.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dvip import MeanFieldClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MeanFieldClassifier(hidden=(10,), max_iter=100).fit(X, y)
+    >>> model.predict(X[:5]).shape
+    (5,)
+    """
