@@ -164,7 +164,7 @@ class NetworkEstimator(DeepEstimator):
 
 def check_positive(name: str, value: Any) -> None:
     """Raises an error unless the parameter is a positive number."""
-    if not (isinstance(value, numbers.Real) and 0 < value < np.inf):
+    if not (isinstance(value, numbers.Real) and 0 < float(value) < np.inf):
         raise ValueError(f"{name}={value!r} must be a positive number.")
 
 
