@@ -14,8 +14,7 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from dvip.data import Split
-from dvip.paper.datasets.small_tables import read_uci
+from dvip.data import Split, load_split
 
 ARENA = ("airfoil", "autompg", "concreteslump", "parkinsons", "elevators", "bike", "kin40k")
 MASKED = ("autompg", "concreteslump", "parkinsons", "elevators", "kin40k")
@@ -56,14 +55,7 @@ def bde_split(table: str) -> Split:
 
 def gap_split(table: str, number: int) -> Split:
     """Without the middle third of one input's range, which is tested; target as it is."""
-    name = {"boston": "bostonHousing"}.get(table, table)
-
-    def find(path: str) -> Path:
-        file = Path(path).name
-        is_split = file.startswith(("index_train_", "index_test_"))
-        return data_folder() / (f"gap/{name}/{file}" if is_split else path)
-
-    return read_uci(find, number, folder=f"uci/{name}/data")
+    return load_split(f"{table}-gap", number)
 
 
 def arena_rows(table: str) -> tuple[np.ndarray, np.ndarray]:

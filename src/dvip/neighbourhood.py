@@ -8,7 +8,8 @@ slope g_j for each unit. The distance of a row x is
 
 in units of the target, and what it exceeds the usual distances between training rows by is, times a
 factor, a standard deviation that predictions of networks gain. Gaussian processes know it by
-themselves, if their kernel is right far from the data as well: they gain it with some probability.
+themselves, if their kernel is right far from the data as well. With some probability it is not, and
+networks may be wrong altogether: both gain far more then, so that tails are heavy.
 """
 
 from collections.abc import Mapping
@@ -30,14 +31,15 @@ USUAL = 0.95
 
 
 class Doubt(NamedTuple):
-    """The standard deviation for each unit of distance, and with which probability it is gained."""
+    """The standard deviation for each unit of distance: always, and with some probability."""
 
-    factor: float
-    weight: float = 1.0
+    always: float
+    rarely: float = 2.0
+    probability: float = 0.3
 
 
-# (Slopes are those of single functions, which is more than most rows need.)
-OF_NETWORKS, OF_PROCESSES = Doubt(0.5), Doubt(1.0, 0.3)
+# (Slopes are those of single functions, which is more than most rows need and less than some do.)
+OF_NETWORKS, OF_PROCESSES = Doubt(0.3), Doubt(0.0)
 
 Rows = Float[np.ndarray, "rows inputs"]
 

@@ -55,11 +55,11 @@ def _doubt_of(part: Any) -> Doubt:
 
 def _doubted(part: Any, distribution: Predictive, beyond: np.ndarray) -> Predictive:
     """What a part predicts for rows so far beyond the usual distance from the training rows."""
+    if not beyond.any():
+        return distribution
     doubt = _doubt_of(part)
-    widened = distribution.widened(doubt.factor * beyond)
-    if doubt.weight == 1:
-        return widened
-    return Predictive.mixture([distribution, widened], [1 - doubt.weight, doubt.weight])
+    widened = [distribution.widened(factor * beyond) for factor in (doubt.always, doubt.rarely)]
+    return Predictive.mixture(widened, [1 - doubt.probability, doubt.probability])
 
 
 def _cautious(calibration: Calibration, left_out: Sequence[LeftOut]) -> Calibration:
@@ -272,8 +272,9 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         if not (hasattr(self, "neighbourhood_") and self._is_gaussian()):
             return draws
         random, doubt = np.random.default_rng(seed), _doubt_of(part)
-        sides = doubt.factor * random.standard_normal((n, 1, 1)) * self.target_scaler_.scale
-        sides *= random.uniform(size=(n, 1, 1)) < doubt.weight
+        sides = random.standard_normal((n, 1, 1)) * self.target_scaler_.scale
+        rare = random.uniform(size=(n, 1, 1)) < doubt.probability
+        sides *= np.where(rare, doubt.rarely, doubt.always)
         near, proper = self.neighbourhood_, self._proper
         return Shifted(
             draws,

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 
 from dvip.layers.layer import WhitenedGaussian
 from dvip.metrics import scores
+from dvip.objectives import DeepModel
 from dvip.paper.datasets.catalogue import DATASETS, load_split
 from dvip.paper.datasets.dataset import Split
 from dvip.paper.grids import METHODS
@@ -73,13 +74,18 @@ MARGIN = 0.05
 
 
 def curve(estimator: Any, split: Split) -> dict[str, list]:
-    """The predictive distribution on a grid, draws from the prior, and the points themselves."""
+    """The predictive distribution on a grid, functions drawn from the posterior and, where one is
+    learned, from the prior, and the points themselves."""
     inputs = np.concatenate([split.inputs, split.test_inputs])[:, 0]
     margin = MARGIN * np.ptp(inputs)
     grid = np.linspace(inputs.min() - margin, inputs.max() + margin, GRID_POINTS)
     distribution = estimator.predict_dist(grid[:, None])
     lower, upper = distribution.interval(0.95)
-    draws = with_prior(estimator).sample_functions(NUM_DRAWS, random_state=0)(grid[:, None])
+
+    def draws(model: Any) -> np.ndarray:
+        return model.sample_functions(NUM_DRAWS, random_state=0)(grid[:, None])
+
+    prior = with_prior(estimator)
     return {
         name: np.round(np.asarray(values, float), 5).tolist()
         for name, values in {
@@ -87,7 +93,8 @@ def curve(estimator: Any, split: Split) -> dict[str, list]:
             "mean": distribution.mean,
             "lower": lower,
             "upper": upper,
-            "prior_draws": draws,
+            "draws": draws(estimator),
+            **({} if prior is None else {"prior_draws": draws(prior)}),
             "x": split.inputs[:, 0],
             "y": split.targets,
             "test_x": split.test_inputs[:, 0],
@@ -97,19 +104,29 @@ def curve(estimator: Any, split: Split) -> dict[str, list]:
 
 
 def with_prior(estimator: Any) -> Any:
-    """The fitted estimator with every layer's posterior put back to its (learned) prior."""
+    """The fitted estimator with every layer's posterior put back to its (learned) prior.
+
+    None where its layers have other posteriors.
+    """
+    model = getattr(estimator, "model_", None)
+    if not isinstance(model, DeepModel) or not any(
+        _is_posterior(node) for node in jax.tree.leaves(model, is_leaf=_is_posterior)
+    ):
+        return None
 
     def at_prior(node: Any) -> Any:
-        if not isinstance(node, WhitenedGaussian):
+        if not _is_posterior(node):
             return node
         units, _, coefficients = node.q.shape
         return WhitenedGaussian.create(units, coefficients, scale=1.0)
 
     prior = copy.copy(estimator)
-    prior.model_ = jax.tree.map(
-        at_prior, estimator.model_, is_leaf=lambda node: isinstance(node, WhitenedGaussian)
-    )
+    prior.model_ = jax.tree.map(at_prior, estimator.model_, is_leaf=_is_posterior)
     return prior
+
+
+def _is_posterior(node: Any) -> bool:
+    return isinstance(node, WhitenedGaussian)
 
 
 # Rows at once, as a predictive distribution is a hundred times its inputs.

@@ -13,7 +13,14 @@ from dvip.paper.execution import LEVELS
 from dvip.paper.grids import METHODS
 from dvip.paper.summaries import Cell, Estimate, Summary, higher_is_better
 
-__all__ = ["calibration_figure", "curves_figure", "figures", "reliability_figure", "scores_figure"]
+__all__ = [
+    "calibration_figure",
+    "curves_figure",
+    "figures",
+    "reliability_figure",
+    "scores_figure",
+    "side_by_side_figure",
+]
 
 OURS, PAPER = "#1f5f99", "#c98a2b"
 TRAIN, TEST, DRAWS, BAND = "#1b1b1e", "#d1495b", "#3f7d5b", "#d6e6f4"
@@ -39,7 +46,11 @@ def figures(summary: Summary) -> dict[str, Figure]:
         drawn["scores"] = scores_figure(summary, metrics[0])
     if len(summary.methods) > 1:
         drawn["times"] = scores_figure(summary, "cpu_seconds", log=True)
-    drawn |= {f"curves-{name}": curves_figure(cells) for name, cells in _curves(summary).items()}
+    for name, cells in _curves(summary).items():
+        if len(cells) <= MAX_COLUMNS and all(_has_prior(cell) for cell in cells):
+            drawn[f"curves-{name}"] = curves_figure(cells)
+        else:
+            drawn[f"side-by-side-{name}"] = side_by_side_figure(cells)
     if not summary.experiment.timed:
         drawn |= _calibration(summary)
     return drawn
@@ -198,6 +209,30 @@ def curves_figure(cells: Sequence[Cell]) -> Figure:
     for axes in panels[0]:
         axes.set_ylim(min(limits), max(limits))
     handles = [handle for axes in panels[:, 0] for handle in axes.get_legend_handles_labels()[0]]
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def _has_prior(cell: Cell) -> bool:
+    return "prior_draws" in cell.finished[0]["curve"]
+
+
+def side_by_side_figure(cells: Sequence[Cell]) -> Figure:
+    """A panel for each method: its prediction with 95 % intervals, and draws of its posterior."""
+    figure, panels = _panels(len(cells), 3.4, 2.3)
+    curves = [cell.finished[0]["curve"] for cell in cells]
+    points = np.concatenate([[*drawn["y"], *drawn["test_y"]] for drawn in curves])
+    margin = 0.35 * np.ptp(points)
+    for axes, cell, drawn in zip(panels, cells, curves, strict=True):
+        _draw_prediction(axes, drawn)
+        if "draws" in drawn:
+            lines = axes.plot(drawn["grid"], np.transpose(drawn["draws"]), color=DRAWS, lw=0.5)
+            lines[0].set_label("draws of the posterior")
+        axes.set_title(METHODS[cell.method].label, loc="left", size=10)
+        axes.set_ylim(points.min() - margin, points.max() + margin)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=7)
+    handles = panels[0].get_legend_handles_labels()[0]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
     return figure
 

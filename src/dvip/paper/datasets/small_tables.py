@@ -25,8 +25,8 @@ def uci_files(num_splits: int) -> tuple[str, ...]:
     return ("data.txt", "index_features.txt", "index_target.txt", *parts)
 
 
-def read_uci(find: Find, split: int, *, folder: str) -> Split:
-    """A published split of the set in a folder."""
+def read_uci(find: Find, split: int, *, folder: str, index_folder: str | None = None) -> Split:
+    """A published split of the set in a folder; its rows may be told by files in another one."""
 
     def place(name: str) -> Path:
         return find(f"{folder}/{name}")
@@ -37,7 +37,7 @@ def read_uci(find: Find, split: int, *, folder: str) -> Split:
     if len(target) != 1:
         raise DataError(f"{place('index_target.txt')} names {len(target)} columns, expected is 1.")
     train, test = (
-        _indices(place(f"index_{part}_{split}.txt"), len(table), "row")
+        _indices(find(f"{index_folder or folder}/index_{part}_{split}.txt"), len(table), "row")
         for part in ("train", "test")
     )
     if np.intersect1d(train, test).size:
