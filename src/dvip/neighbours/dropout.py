@@ -52,7 +52,9 @@ class DropoutLayer(RandomNetworks):
         """M_l diag(z_l) for each sample."""
         pairs = zip(self.network.weights, sample_noise, strict=True)
         weights = tuple(weights * mask.T[:, None] for weights, mask in pairs)
-        return Perceptrons(weights, self.network.biases, self.network.activation)
+        number = len(weights[0])
+        biases = tuple(jnp.repeat(biases, number, axis=0) for biases in self.network.biases)
+        return Perceptrons(weights, biases, self.network.activation)
 
     def kl_estimate(
         self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
