@@ -34,7 +34,7 @@ from dvip.parameters import Fixed
 __all__ = ["FunctionSpaceLayer", "gaussian_kl"]
 
 # Context points of each kind: rows of the step, and drawn ones.
-NUM_CONTEXT = 10
+NUM_CONTEXT = 50
 
 
 def gaussian_kl(
