@@ -96,9 +96,7 @@ def test_a_linear_network_is_bayesian_linear_regression(double, monkeypatch):
     )
     noise = NOISE**2 * np.exp(log_factor)
     np.testing.assert_allclose(trained.likelihood.variance[0], noise, rtol=1e-6)
-    posterior = np.linalg.inv(
-        precisions * np.exp(-log_factor) + np.exp(log_precision) * np.eye(3)
-    )
+    posterior = np.linalg.inv(precisions * np.exp(-log_factor) + np.exp(log_precision) * np.eye(3))
     layer = trained.network.stages[0].layer
     mean, variance = layer.marginals(jnp.asarray(X.T))
     np.testing.assert_allclose(mean[0], DESIGN @ best, rtol=1e-8)
@@ -118,7 +116,8 @@ def test_the_hessian_of_classes_and_of_noise_that_varies(double):
     model = DeepModel(DeepNetwork((Stage(layer, 3),)), Softmax())
     labels = random.integers(0, 3, (NUM_ROWS, 1)).astype(float)
     found = curvature(model, ArrayData(X, labels, COUNTS), 0, NUM_ROWS)
-    assert found.num_targets == 0 and found.best()[1] == 0
+    assert found.num_targets == 0
+    assert found.best()[1] == 0
     derivatives = np.asarray(jacobian(layer.network, jnp.asarray(X.T)))
     values = np.asarray(layer.network(jnp.asarray(X.T))[0]).T
     p = np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
@@ -133,7 +132,8 @@ def test_the_hessian_of_classes_and_of_noise_that_varies(double):
     likelihood = HeteroscedasticGaussian().initialise(1)
     model = DeepModel(DeepNetwork((Stage(layer, 2),)), likelihood)
     found = curvature(model, ArrayData(X, Y, COUNTS), 0, NUM_ROWS)
-    assert np.isfinite(found.eigenvalues).all() and found.num_targets == 0
+    assert np.isfinite(found.eigenvalues).all()
+    assert found.num_targets == 0
 
 
 def test_large_networks_are_linearised_in_their_last_layer():
@@ -199,7 +199,8 @@ def test_uncertainty_grows_away_from_the_rows():
     y = np.sin(3 * x[:, 0]) + 0.1 * random.normal(size=60)
     model = LinearisedRegressor(hidden=(20,), prior_scale=3.0, max_iter=1500, learning_rate=0.02)
     mean, std = model.fit(x, y).predict([[0.0], [3.0]], return_std=True)
-    assert abs(mean[0]) < 0.2 and 0.07 < std[0] < 0.15
+    assert abs(mean[0]) < 0.2
+    assert 0.07 < std[0] < 0.15
     assert std[1] > 3 * std[0]
 
 

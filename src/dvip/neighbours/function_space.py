@@ -19,7 +19,6 @@ are compared one by one.
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np

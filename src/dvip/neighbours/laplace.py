@@ -17,6 +17,7 @@ Gaussian, a factor τ of its variances, from this one eigendecomposition:
 Networks of many weights are linearised in those of their last layer alone.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -49,7 +50,7 @@ LOG_PRECISIONS, LOG_FACTORS = (-12.0, 12.0), (-4.0, 4.0)
 
 def num_linearised(widths: tuple[int, ...]) -> tuple[int, int]:
     """The first layer of weights that is linearised, and the number of weights from it on."""
-    sizes = [(before + 1) * after for before, after in zip(widths[:-1], widths[1:], strict=True)]
+    sizes = [(before + 1) * after for before, after in itertools.pairwise(widths)]
     first = 0 if sum(sizes) <= MAX_WEIGHTS else len(sizes) - 1
     number = sum(sizes[first:])
     if number > MAX_WEIGHTS:

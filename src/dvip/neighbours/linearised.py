@@ -91,7 +91,8 @@ class _Linearised(NetworkEstimator):
             self._replace_models([_without_posterior(model) for model in self._models()])
         super()._train_once(rows)
         if laplace:
-            data = ArrayData(*map(np.asarray, rows))
+            inputs, targets, weights = map(np.asarray, rows)
+            data = ArrayData(inputs, targets, weights)
             self._linearise([data] * self._num_members, self.n_samples_seen_)
 
     def _linearise(self, data: Sequence[Data], num_data: int | None = None) -> None:
