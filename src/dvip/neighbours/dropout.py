@@ -82,7 +82,7 @@ class _Dropout(NetworkEstimator):
         self,
         hidden: Sequence[int] = (50, 50),
         activation: str = "relu",
-        rate: float = 0.05,
+        rate: float = 0.02,
         prior_scale: float = 1.0,
         max_iter: int | None = None,
         batch_size: int = 100,
@@ -104,7 +104,7 @@ class _Dropout(NetworkEstimator):
         super().check_parameters()
         check_positive("rate", self.rate)
         if self.rate >= 1:
-            raise ValueError(f"rate={self.rate!r} drops all units: use one below 1, such as 0.05.")
+            raise ValueError(f"rate={self.rate!r} drops all units: use one below 1, such as 0.02.")
 
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
@@ -124,7 +124,7 @@ class DropoutRegressor(DeepRegressor, _Dropout):
     Parameters
     ----------
     {network}
-    rate : float, default 0.05
+    rate : float, default 0.02
         The probability that a unit, or an input of the network, is dropped.
     prior_scale : float, default 1.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
@@ -158,7 +158,7 @@ class DropoutClassifier(DeepClassifier, _Dropout):
     Parameters
     ----------
     {network}
-    rate : float, default 0.05
+    rate : float, default 0.02
         The probability that a unit, or an input of the network, is dropped.
     prior_scale : float, default 1.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the

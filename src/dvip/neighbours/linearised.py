@@ -39,7 +39,7 @@ class _Linearised(NetworkEstimator):
 
     def __init__(
         self,
-        hidden: Sequence[int] = (50,),
+        hidden: Sequence[int] = (30, 30),
         activation: str = "tanh",
         method: str = "laplace",
         prior_scale: float = 1.0,
