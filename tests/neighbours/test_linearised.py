@@ -107,7 +107,7 @@ def test_a_linear_network_is_bayesian_linear_regression(double, monkeypatch):
     # A drawn function is linear: it lies in the span of the design.
     left = centred.T - DESIGN @ np.linalg.lstsq(DESIGN, centred.T, rcond=None)[0]
     assert np.abs(left).max() < 1e-8 < np.abs(centred).max()
-    assert not layer.untrained().marginals(jnp.asarray(X.T))[1].any()
+    assert not layer.without_factor().marginals(jnp.asarray(X.T))[1].any()
 
 
 def test_the_hessian_of_classes_and_of_noise_that_varies(double):

@@ -89,9 +89,14 @@ class LaplaceLayer(GaussianLayer):
         parts = (Fixed(factor), Fixed(jnp.ones(())))
         return eqx.tree_at(lambda layer: (layer.factor, layer.ready), self, parts)
 
-    def untrained(self) -> "LaplaceLayer":
+    def without_factor(self) -> "LaplaceLayer":
         """The layer without a covariance, as it is trained."""
         return eqx.tree_at(lambda layer: layer.ready, self, Fixed(jnp.zeros(())))
+
+    @property
+    def scales(self) -> Float[Array, " weights"]:
+        """s: the prior's scales of the weights that are linearised, where δ is 1."""
+        return jnp.exp(in_a_row(log_prior_scales(self.network, 1.0), self.first))
 
     def marginals(
         self, inputs: Float[Array, "inputs batch"]
@@ -173,10 +178,8 @@ def _of_batch(
     curvatures, directions = jnp.linalg.eigh(hessians)
     sizes = jnp.sqrt(jnp.maximum(curvatures, 0) * batch.weights[:, None])
     roots = sizes[..., None] * jnp.swapaxes(directions, 1, 2)
-    scales = jnp.exp(in_a_row(log_prior_scales(layer.network, 1.0), layer.first))
-    tall = (roots @ (jacobian(layer.network, inputs, layer.first) * scales)).reshape(
-        -1, len(scales)
-    )
+    tall = roots @ (jacobian(layer.network, inputs, layer.first) * layer.scales)
+    tall = tall.reshape(-1, tall.shape[-1])
     fit = jnp.sum(batch.weights * model.likelihood.log_prob(targets, values))
     return tall.T @ tall, fit
 
@@ -201,8 +204,7 @@ def curvature(model: DeepModel, data: Data, seed: int, num_data: float) -> Curva
         fit, weight = fit + float(of_part), weight + float(batch.weights.sum())
         num_targets = targets.shape[1]
     scale = num_data / num_rows
-    scales = jnp.exp(in_a_row(log_prior_scales(layer.network, 1.0), layer.first))
-    square = float(jnp.sum(jnp.square(weights / scales)))
+    square = float(jnp.sum(jnp.square(weights / layer.scales)))
     eigenvalues, vectors = np.linalg.eigh(scale * total)
     known = (np.maximum(eigenvalues, 0), vectors, scale * fit, square)
     if type(likelihood) is not Gaussian or num_targets > len(likelihood.variance):
@@ -218,9 +220,8 @@ def with_posterior(model: DeepModel, data: Data, seed: int, num_data: float) -> 
     log_precision, log_factor = found.best()
     layer = model.network.stages[0].layer
     assert isinstance(layer, LaplaceLayer)
-    scales = np.exp(in_a_row(log_prior_scales(layer.network, 1.0), layer.first))
-    factor = np.asarray(scales, float)[:, None] * found.factor(log_precision, log_factor)
-    layer = layer.with_factor(jnp.asarray(factor, scales.dtype))
+    factor = np.asarray(layer.scales, float)[:, None] * found.factor(log_precision, log_factor)
+    layer = layer.with_factor(jnp.asarray(factor, layer.scales.dtype))
     model = eqx.tree_at(lambda model: model.network.stages[0].layer, model, layer)
     if log_factor == 0:
         return model

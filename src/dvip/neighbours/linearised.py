@@ -116,7 +116,7 @@ class _Linearised(NetworkEstimator):
 
 def _without_posterior(model: DeepModel) -> DeepModel:
     layer: Any = model.network.stages[0].layer
-    return eqx.tree_at(lambda model: model.network.stages[0].layer, model, layer.untrained())
+    return eqx.tree_at(lambda model: model.network.stages[0].layer, model, layer.without_factor())
 
 
 @with_shared_parameters

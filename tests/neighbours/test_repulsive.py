@@ -1,4 +1,4 @@
-"""Repulsive ensembles, deep ensembles and dropout: their objectives against what is known."""
+"""Repulsive ensembles: kernel, and particles at rest, against what is known."""
 
 import jax
 import jax.numpy as jnp
@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from examples import random_key
 
-from dvip import DeepEnsembleRegressor, DropoutRegressor, RepulsiveEnsembleRegressor
+from dvip import RepulsiveEnsembleRegressor
 from dvip.batches import Batch
 from dvip.layers import Perceptrons
-from dvip.likelihoods.gaussian import Gaussian, HeteroscedasticGaussian
-from dvip.neighbours.dropout import DropoutLayer
+from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbours.repulsive import ParticleLayer, log_kernel_density
 from dvip.network import DeepNetwork, Stage
 from dvip.objectives import DeepModel, bound
@@ -87,44 +86,11 @@ def test_each_step_sees_each_network_once():
     assert settings._settings(10).num_samples == 7
 
 
-def test_dropped_units_and_the_weight_decay():
-    layer = DropoutLayer(Perceptrons.create(1, (3, 40, 2), key=random_key(0)), 0.3, 2.0)
-    masks = layer.draw_sample_noise(random_key(1), 500)
-    assert [mask.shape for mask in masks] == [(3, 500), (40, 500)]
-    np.testing.assert_allclose(masks[1].mean(), 0.7, atol=0.02)
-    inputs = jnp.asarray(random.normal(size=(3, 5)), jnp.float32)
-    mean, variance = layer.conditionals(inputs[:, None], masks)
-    (first, last), (bias, last_bias) = layer.network.weights, layer.network.biases
-    hidden = first[0] @ (masks[0][:, 7, None] * inputs) + bias[0]
-    hidden = jnp.where(hidden > 0, hidden, 0.01 * hidden)
-    expected = last[0] @ (masks[1][:, 7, None] * hidden) + last_bias[0]
-    np.testing.assert_allclose(mean[:, 7], expected, rtol=1e-4, atol=1e-5)
-    assert not variance.any()
-    decay = 0.7 * (3 * np.square(first).sum() + 40 * np.square(last).sum()) / 8
-    np.testing.assert_allclose(layer.kl_estimate(random_key(0)), decay, rtol=1e-5)
-    one = layer.draw_function(random_key(2))
-    same = layer.conditionals(inputs[:, None], one)[0][:, 0]
-    np.testing.assert_allclose(layer.evaluate(one, inputs), same, rtol=1e-6)
-
-
-def test_networks_of_a_deep_ensemble_say_how_large_the_noise_is():
-    assert DeepEnsembleRegressor()._default_likelihood() == "heteroscedastic"
-    assert isinstance(DeepEnsembleRegressor()._regression(), HeteroscedasticGaussian)
-    layer = ParticleLayer(Perceptrons.create(3, (2, 4, 1), key=random_key(0)), 0.5)
-    first, last = layer.particles.weights
-    decay = (2 * np.square(first).sum() + 4 * np.square(last).sum()) / 0.25 / 2 / 3
-    np.testing.assert_allclose(layer.kl_estimate(random_key(0)), decay, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (RepulsiveEnsembleRegressor(repulsion="all"), "use one of functions, weights"),
         (RepulsiveEnsembleRegressor(n_networks=1), "use more"),
-        (DeepEnsembleRegressor(n_networks=0), "n_networks=0 must be a whole number"),
-        (DeepEnsembleRegressor(prior_scale=0), "prior_scale=0 must be a positive number"),
-        (DropoutRegressor(rate=1.0), "below 1"),
-        (DropoutRegressor(rate=-0.1), "must be a positive number"),
     ],
 )
 def test_parameters_that_make_no_sense(model, words):
