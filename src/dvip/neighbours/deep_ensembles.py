@@ -33,7 +33,7 @@ class _DeepEnsemble(NetworksEstimator):
         prior_scale: float = 1.0,
         max_iter: int | None = None,
         batch_size: int = 100,
-        learning_rate: float = 0.005,
+        learning_rate: float = 0.002,
         n_predictive_samples: int = 100,
         likelihood: str | Likelihood = "auto",
         n_members: int | None = None,

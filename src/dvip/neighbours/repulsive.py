@@ -117,6 +117,9 @@ class NetworksEstimator(NetworkEstimator):
     prior_scale: float
     repulsion: str | None = None
 
+    # The noise has no posterior: with many steps few rows are fitted all too well. On 82 rows, the
+    # negative log-likelihood of left-out rows was 61 after 10,000 steps and 5 after 3,000.
+    _default_steps: ClassVar[tuple[int, int]] = (3_000, 20_000)
     _counts: ClassVar[tuple[str, ...]] = (*NetworkEstimator._counts, "n_networks")
     _positive: ClassVar[tuple[str, ...]] = ("prior_scale",)
 
