@@ -65,8 +65,16 @@ if TYPE_CHECKING:
     from dvip.likelihoods.softmax import Softmax as Softmax
     from dvip.likelihoods.student_t import HeteroscedasticStudentT as HeteroscedasticStudentT
     from dvip.likelihoods.student_t import StudentT as StudentT
+    from dvip.neighbours.deep_ensembles import DeepEnsembleClassifier as DeepEnsembleClassifier
+    from dvip.neighbours.deep_ensembles import DeepEnsembleRegressor as DeepEnsembleRegressor
+    from dvip.neighbours.dropout import DropoutClassifier as DropoutClassifier
+    from dvip.neighbours.dropout import DropoutRegressor as DropoutRegressor
+    from dvip.neighbours.linearised import LinearisedClassifier as LinearisedClassifier
+    from dvip.neighbours.linearised import LinearisedRegressor as LinearisedRegressor
     from dvip.neighbours.mean_field import MeanFieldClassifier as MeanFieldClassifier
     from dvip.neighbours.mean_field import MeanFieldRegressor as MeanFieldRegressor
+    from dvip.neighbours.repulsive import RepulsiveEnsembleClassifier as RepulsiveEnsembleClassifier
+    from dvip.neighbours.repulsive import RepulsiveEnsembleRegressor as RepulsiveEnsembleRegressor
     from dvip.persistence import CheckpointError as CheckpointError
     from dvip.persistence import ModelFileError as ModelFileError
     from dvip.processes import ImplicitProcess as ImplicitProcess

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Shaped
 
 from dvip.layers import KnownVIPLayer, Layer, VIPLayer
 from dvip.parameters import Fixed
@@ -44,7 +44,7 @@ class SampleNoise(NamedTuple):
         num_samples = max(1, self.num_samples // num_parts)
         inner = self.inner.reshape(num_parts, num_samples, *self.inner.shape[1:])
 
-        def parts(leaf: Float[Array, "*shape samples"]) -> Array:
+        def parts(leaf: Shaped[Array, "*shape samples"]) -> Array:
             return jnp.moveaxis(leaf.reshape(*leaf.shape[:-1], num_parts, -1), -2, 0)
 
         return SampleNoise(inner, jax.tree.map(parts, self.layers))

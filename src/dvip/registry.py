@@ -103,6 +103,14 @@ ESTIMATORS = Registry(
         "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
         "MeanFieldRegressor": "dvip.neighbours.mean_field:MeanFieldRegressor",
         "MeanFieldClassifier": "dvip.neighbours.mean_field:MeanFieldClassifier",
+        "DropoutRegressor": "dvip.neighbours.dropout:DropoutRegressor",
+        "DropoutClassifier": "dvip.neighbours.dropout:DropoutClassifier",
+        "DeepEnsembleRegressor": "dvip.neighbours.deep_ensembles:DeepEnsembleRegressor",
+        "DeepEnsembleClassifier": "dvip.neighbours.deep_ensembles:DeepEnsembleClassifier",
+        "RepulsiveEnsembleRegressor": "dvip.neighbours.repulsive:RepulsiveEnsembleRegressor",
+        "RepulsiveEnsembleClassifier": "dvip.neighbours.repulsive:RepulsiveEnsembleClassifier",
+        "LinearisedRegressor": "dvip.neighbours.linearised:LinearisedRegressor",
+        "LinearisedClassifier": "dvip.neighbours.linearised:LinearisedClassifier",
     },
 )
 
@@ -112,4 +120,14 @@ MODELS: dict[str, dict[str, str]] = {
     "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
     "sip": {"regression": "SIPRegressor"},
     "mean-field": {"regression": "MeanFieldRegressor", "classification": "MeanFieldClassifier"},
+    "dropout": {"regression": "DropoutRegressor", "classification": "DropoutClassifier"},
+    "deep-ensemble": {
+        "regression": "DeepEnsembleRegressor",
+        "classification": "DeepEnsembleClassifier",
+    },
+    "repulsive": {
+        "regression": "RepulsiveEnsembleRegressor",
+        "classification": "RepulsiveEnsembleClassifier",
+    },
+    "linearised": {"regression": "LinearisedRegressor", "classification": "LinearisedClassifier"},
 }

@@ -24,9 +24,16 @@ NETWORK = dict(hidden=(8,), max_iter=180, batch_size=16, n_predictive_samples=9)
 # A new neighbour is added here.
 TINY = {
     "mean-field": NETWORK,
+    "dropout": NETWORK,
+    "deep-ensemble": dict(NETWORK, n_networks=3),
+    "repulsive": dict(NETWORK, n_networks=3),
+    "linearised": NETWORK,
 }
 # Other settings of a model: its name, and what differs.
-VARIANTS: dict[str, tuple[str, dict]] = {}
+VARIANTS: dict[str, tuple[str, dict]] = {
+    "repulsive-weights": ("repulsive", dict(repulsion="weights")),
+    "linearised-function-space": ("linearised", dict(method="function-space")),
+}
 NEIGHBOURS = {
     name: kinds
     for name, kinds in MODELS.items()

@@ -9,7 +9,6 @@ bias N(0, σ_p²)) and the posterior N(m_i, s_i²). The bound is the ELBO,
 with p_i the prior's scales and one sample of all weights a step.
 """
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -21,9 +20,10 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.regression import DeepRegressor
-from dvip.layers import Layer, Perceptrons
+from dvip.layers import Perceptrons
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, with_shared_parameters
+from dvip.neighbours.networks import RandomNetworks, log_prior_scales
 
 __all__ = ["GaussianWeights", "MeanFieldClassifier", "MeanFieldLayer", "MeanFieldRegressor"]
 
@@ -47,7 +47,7 @@ class GaussianWeights(eqx.Module):
     ) -> "GaussianWeights":
         """Random means, as those of any network; small scales."""
         mean = Perceptrons.create(1, widths, activation=activation, key=key)
-        return cls(mean, _log_prior_scales(mean, INITIAL_SCALE * prior_scale), prior_scale)
+        return cls(mean, log_prior_scales(mean, INITIAL_SCALE * prior_scale), prior_scale)
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
         """Standard normal noise for every weight; the samples are the last axis."""
@@ -70,7 +70,7 @@ class GaussianWeights(eqx.Module):
 
     def kl(self) -> Float[Array, ""]:
         """KL(q | p), in closed form."""
-        log_prior = _log_prior_scales(self.mean, self.prior_scale)
+        log_prior = log_prior_scales(self.mean, self.prior_scale)
 
         def divergence(mean: Array, log_scale: Array, log_prior: Array) -> Array:
             squares = jnp.square(mean) + jnp.exp(2 * log_scale)
@@ -81,18 +81,8 @@ class GaussianWeights(eqx.Module):
         return sum(jax.tree.leaves(terms), jnp.zeros(()))
 
 
-def _log_prior_scales(network: Perceptrons, scale: float) -> Perceptrons:
-    """Of each weight scale / √inputs of its sum, of each bias `scale`, in logarithms."""
-    log_scales = tuple(
-        jnp.full_like(weights, math.log(scale / math.sqrt(weights.shape[-1])))
-        for weights in network.weights
-    )
-    biases = tuple(jnp.full_like(biases, math.log(scale)) for biases in network.biases)
-    return Perceptrons(log_scales, biases, network.activation)
-
-
-class MeanFieldLayer(Layer):
-    """The outputs of one network are the units; given its weights, nothing else is random."""
+class MeanFieldLayer(RandomNetworks):
+    """A network of independent Gaussian weights."""
 
     weights: GaussianWeights
 
@@ -100,15 +90,9 @@ class MeanFieldLayer(Layer):
         """That of the weights."""
         return self.weights.draw_noise(key, num_samples)
 
-    def conditionals(
-        self, inputs: Float[Array, "inputs samples_or_1 batch"], sample_noise: PyTree[Array]
-    ) -> tuple[Float[Array, "units samples batch"], Float[Array, "units samples batch"]]:
-        """f(x; w) for each sample of w, and no variance."""
-        networks = self.weights(sample_noise)
-        shared = inputs.shape[1] == 1
-        values = networks(inputs[:, 0] if shared else jnp.moveaxis(inputs, 1, 0))
-        values = jnp.moveaxis(values, 0, 1)
-        return values, jnp.zeros_like(values)
+    def networks(self, sample_noise: PyTree[Array]) -> Perceptrons:
+        """Those of the sampled weights."""
+        return self.weights(sample_noise)
 
     def kl_estimate(
         self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
@@ -116,16 +100,6 @@ class MeanFieldLayer(Layer):
         """KL(q | p) of the weights, exactly."""
         del key, inputs
         return self.weights.kl()
-
-    def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
-        """The noise of one network."""
-        return self.weights.draw_noise(key, 1)
-
-    def evaluate(
-        self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]
-    ) -> Float[Array, "units batch"]:
-        """That network's outputs."""
-        return self.weights(function)(inputs)[0]
 
 
 class _MeanField(NetworkEstimator):

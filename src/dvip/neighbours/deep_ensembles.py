@@ -1,0 +1,121 @@
+"""Deep ensembles: networks from different random starts, side by side.
+
+Lakshminarayanan et al. 2017: each of M networks maximises
+
+    Σ_n log p(y_n | f(x_n; w_i)) + log p(w_i)
+
+alone, with the prior N(0, σ_p²/n) of a weight as weight decay, and the prediction is the mean of
+their distributions. All are trained on the same rows, and in regression each network says how large
+the noise is, as the paper has it. It is the layer of `repulsive.py` without a repulsion.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.regression import DeepRegressor
+from dvip.likelihoods import Likelihood
+from dvip.neighbours.frame import with_shared_parameters
+from dvip.neighbours.repulsive import NetworksEstimator
+
+__all__ = ["DeepEnsembleClassifier", "DeepEnsembleRegressor"]
+
+
+class _DeepEnsemble(NetworksEstimator):
+    """The parameters of deep ensembles."""
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50, 50),
+        activation: str = "relu",
+        n_networks: int = 5,
+        prior_scale: float = 1.0,
+        max_iter: int | None = None,
+        batch_size: int = 100,
+        learning_rate: float = 0.002,
+        n_predictive_samples: int = 100,
+        likelihood: str | Likelihood = "auto",
+        n_members: int | None = None,
+        validation_fraction: float | None = None,
+        calibrate: bool = False,
+        max_seconds: float | None = None,
+        precision: str = "float32",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ):
+        self._store(locals())
+
+
+@with_shared_parameters
+class DeepEnsembleRegressor(DeepRegressor, _DeepEnsemble):
+    """Regression with several networks from different random starts: a deep ensemble.
+
+    Inputs and targets are scaled inside. Predictions are mixtures over the networks.
+
+    Parameters
+    ----------
+    {network}
+    n_networks : int, default 5
+        How many networks there are. A prediction is best made of a multiple of them.
+    prior_scale : float, default 1.0
+        Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
+        smaller, the stronger the weight decay.
+    {training}
+    likelihood : str or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise whose size depends on the inputs, "heteroscedastic". "gaussian" is noise of one size,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import DeepEnsembleRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DeepEnsembleRegressor(hidden=(10,), max_iter=100).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
+    """
+
+    def _default_likelihood(self) -> str:
+        return "heteroscedastic"
+
+
+@with_shared_parameters
+class DeepEnsembleClassifier(DeepClassifier, _DeepEnsemble):
+    """Classification with several networks from different random starts: a deep ensemble.
+
+    Inputs are scaled inside. Probabilities are means over the networks.
+
+    Parameters
+    ----------
+    {network}
+    n_networks : int, default 5
+        How many networks there are. A prediction is best made of a multiple of them.
+    prior_scale : float, default 1.0
+        Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
+        smaller, the stronger the weight decay.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dvip import DeepEnsembleClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = DeepEnsembleClassifier(hidden=(10,), max_iter=100).fit(X, y)
+    >>> model.predict(X[:5]).shape
+    (5,)
+    """
