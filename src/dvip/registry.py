@@ -101,6 +101,8 @@ ESTIMATORS = Registry(
         "DeepGPRegressor": "dvip.estimators.deep_gp:DeepGPRegressor",
         "DeepGPClassifier": "dvip.estimators.deep_gp:DeepGPClassifier",
         "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
+        "FBNNRegressor": "dvip.neighbours.fbnn:FBNNRegressor",
+        "FBNNClassifier": "dvip.neighbours.fbnn:FBNNClassifier",
         "MeanFieldRegressor": "dvip.neighbours.mean_field:MeanFieldRegressor",
         "MeanFieldClassifier": "dvip.neighbours.mean_field:MeanFieldClassifier",
     },
@@ -111,5 +113,6 @@ MODELS: dict[str, dict[str, str]] = {
     "dvip": {"regression": "DVIPRegressor", "classification": "DVIPClassifier"},
     "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
     "sip": {"regression": "SIPRegressor"},
+    "fbnn": {"regression": "FBNNRegressor", "classification": "FBNNClassifier"},
     "mean-field": {"regression": "MeanFieldRegressor", "classification": "MeanFieldClassifier"},
 }
