@@ -113,6 +113,7 @@ class FBNNLayer(MeanFieldLayer):
 
     prior: Fixed  # around a FittedGP or a SampledPrior
     box: Fixed  # the smallest and the largest of each input
+    weight: Fixed  # of the KL
     num_rows: int = eqx.field(static=True)
     num_covering: int = eqx.field(static=True)
     num_functions: int = eqx.field(static=True)
@@ -128,9 +129,10 @@ class FBNNLayer(MeanFieldLayer):
         keys = jax.random.split(unit_key, len(values))
         prior = self.prior.value
         # One unit after another: factorisations of a stack would wait for each other's threads.
-        return jnp.sum(
-            jax.lax.map(lambda each: functional_kl(each[0], prior, points, each[1]), (values, keys))
+        kls = jax.lax.map(
+            lambda each: functional_kl(each[0], prior, points, each[1]), (values, keys)
         )
+        return self.weight.value * jnp.sum(kls)
 
     def _points(self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None) -> Points:
         """The first rows of a batch, which is in random order, and others in the box."""
@@ -154,8 +156,9 @@ class _FBNN(NetworkEstimator, ImplicitProcessEstimator):
 
     n_training_samples: int | None = 10
     _default_steps: ClassVar[tuple[int, int]] = (5_000, 20_000)
-    # The fitted kernel's parameters, until the model has them.
+    # The fitted kernel's parameters and the weight of the KL, until the model has them.
     _kernel: np.ndarray | None = None
+    _kl_weight: float = 1.0
 
     def __init__(
         self,
@@ -204,19 +207,20 @@ class _FBNN(NetworkEstimator, ImplicitProcessEstimator):
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
     ) -> None:
         # The rows are the same for every training with this seed: also for one that is resumed.
-        self._fit_prior(data.rows(self.seed_, 0, min(MAX_FITTED, data.num_rows)))
+        self._fit_prior(data.rows(self.seed_, 0, min(MAX_FITTED, data.num_rows)), data.num_rows)
         with threadpool_limits(1, user_api="blas"):  # as in `linear_algebra.py`
             super()._train_on(data, inputs, checkpoints)
 
     def _train_once(self, rows: Batch) -> None:
         if not hasattr(self, "model_"):
-            self._fit_prior(Batch(*(np.asarray(part)[:MAX_FITTED] for part in rows)))
+            some = Batch(*(np.asarray(part)[:MAX_FITTED] for part in rows))
+            self._fit_prior(some, len(rows.inputs))
         with threadpool_limits(1, user_api="blas"):
             super()._train_once(rows)
 
-    def _fit_prior(self, rows: Batch) -> None:
+    def _fit_prior(self, rows: Batch, num_rows: int) -> None:
         """The kernel's parameters that maximise the marginal likelihood of these rows."""
-        self._kernel = None
+        self._kernel, self._kl_weight = None, max(1.0, num_rows / int(self.n_points[0]))
         counted = np.asarray(rows.weights) > 0
         if not (isinstance(self.prior, str) and self.prior == FITTED and counted.any()):
             return
@@ -250,6 +254,7 @@ class _FBNN(NetworkEstimator, ImplicitProcessEstimator):
             GaussianWeights.create(widths, self.activation, 1.0, weight_key),
             Fixed(prior),
             Fixed(jnp.asarray(np.stack([lowest - margin, highest + margin]))),
+            Fixed(jnp.asarray(self._kl_weight, inputs.dtype)),
             *map(int, self.n_points),
             int(self.n_functions),
         )
