@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from dvip.likelihoods.student_t import StudentT as StudentT
     from dvip.neighbours.fbnn import FBNNClassifier as FBNNClassifier
     from dvip.neighbours.fbnn import FBNNRegressor as FBNNRegressor
+    from dvip.neighbours.fvi import FVIRegressor as FVIRegressor
     from dvip.neighbours.mean_field import MeanFieldClassifier as MeanFieldClassifier
     from dvip.neighbours.mean_field import MeanFieldRegressor as MeanFieldRegressor
     from dvip.persistence import CheckpointError as CheckpointError

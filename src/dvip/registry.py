@@ -103,6 +103,7 @@ ESTIMATORS = Registry(
         "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
         "FBNNRegressor": "dvip.neighbours.fbnn:FBNNRegressor",
         "FBNNClassifier": "dvip.neighbours.fbnn:FBNNClassifier",
+        "FVIRegressor": "dvip.neighbours.fvi:FVIRegressor",
         "MeanFieldRegressor": "dvip.neighbours.mean_field:MeanFieldRegressor",
         "MeanFieldClassifier": "dvip.neighbours.mean_field:MeanFieldClassifier",
     },
@@ -114,5 +115,6 @@ MODELS: dict[str, dict[str, str]] = {
     "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
     "sip": {"regression": "SIPRegressor"},
     "fbnn": {"regression": "FBNNRegressor", "classification": "FBNNClassifier"},
+    "fvi": {"regression": "FVIRegressor"},
     "mean-field": {"regression": "MeanFieldRegressor", "classification": "MeanFieldClassifier"},
 }

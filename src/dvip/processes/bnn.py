@@ -125,8 +125,9 @@ class BayesianNeuralNetwork(ImplicitProcess):
         mean = jnp.zeros_like(log_scale)
         if self.start is not None:
             mean, log_scale = jnp.asarray(self.start.value, float)
-        mean = None if self.zero_mean else mean
-        network = dataclasses.replace(network, mean=mean, log_scale=log_scale)
+        network = dataclasses.replace(
+            network, mean=None if self.zero_mean else mean, log_scale=log_scale
+        )
         if self.strength is None:
             return network
         zeros = jnp.zeros(sum(network._sizes()))

@@ -36,7 +36,8 @@ Points = Float[Array, "inputs points"]
 
 def covariance_of(process: GaussianProcess, points: Points) -> Float[Array, "points points"]:
     """The covariance of the process between all points, in closed form."""
-    assert process.log_lengthscales is not None and process.log_amplitude is not None
+    assert process.log_lengthscales is not None  # of an initialised process, as the amplitude
+    assert process.log_amplitude is not None
     scaled = points * jnp.exp(-process.log_lengthscales)[:, None]
     squares = jnp.sum(jnp.square(scaled[:, :, None] - scaled[:, None]), axis=0)
     variance = jnp.exp(2 * process.log_amplitude)
@@ -67,10 +68,11 @@ def matched(
     assert num_inputs is not None  # of an initialised network
     if process.log_lengthscales is None:
         process = process.initialise(num_inputs, random_key(seed))
-    if len(process.log_lengthscales) != num_inputs:
+    lengthscales = process.log_lengthscales
+    if lengthscales is None or len(lengthscales) != num_inputs:
         raise ValueError(
-            f"The process has {len(process.log_lengthscales)} length-scales for {num_inputs} "
-            "inputs: give one that was initialised for as many."
+            f"The process was initialised for other than {num_inputs} inputs: give one that was "
+            "initialised for as many, or not yet."
         )
     adam = optax.adam(optax.cosine_decay_schedule(FIRST_RATE, steps))
 
