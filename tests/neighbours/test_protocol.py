@@ -24,9 +24,13 @@ NETWORK = dict(hidden=(8,), max_iter=180, batch_size=16, n_predictive_samples=9)
 # A new neighbour is added here.
 TINY = {
     "mean-field": NETWORK,
+    "fbnn": {**NETWORK, "n_functions": 10, "n_points": (6, 4)},
+    "fvi": {**NETWORK, "n_functions": 3, "n_points": (6, 4), "n_latents": 3},
 }
 # Other settings of a model: its name, and what differs.
-VARIANTS: dict[str, tuple[str, dict]] = {}
+VARIANTS: dict[str, tuple[str, dict]] = {
+    "fbnn with an implicit prior": ("fbnn", {"prior": "bnn"}),
+}
 NEIGHBOURS = {
     name: kinds
     for name, kinds in MODELS.items()

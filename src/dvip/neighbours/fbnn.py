@@ -142,7 +142,7 @@ class _FBNN(MeasuredEstimator):
         activation: str = "tanh",
         prior: Prior = FITTED,
         n_functions: int = 50,
-        n_points: tuple[int, int] = (20, 20),
+        n_points: tuple[int, int] = (20, 10),
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.01,
@@ -213,12 +213,97 @@ class _FBNN(MeasuredEstimator):
 
 @with_shared_parameters
 class FBNNRegressor(DeepRegressor, _FBNN):
-    """Regression."""
+    """Regression with a Bayesian neural network whose prior is one over functions.
+
+    The weights are independent a posteriori, but chosen so that the network's functions are near
+    those of a Gaussian process, or of any other prior, as far as the data allow. Inputs and targets
+    are scaled inside. Predictions are mixtures over samples of the weights.
+
+    Parameters
+    ----------
+    {network}
+    prior : str or ImplicitProcess, default "gp"
+        The prior over functions. "gp" is a Gaussian process whose kernel is fitted to the data
+        before the training. All others, names or objects as of `DVIPRegressor`, stay as they are;
+        `GaussianProcess()` is such a prior that is not fitted. What reads images or sequences, or
+        a `SimulatorPrior`, cannot be used.
+    n_functions : int, default 50
+        Functions of the posterior that the gradient of the KL is estimated from, at every step.
+    n_points : pair of int, default (20, 10)
+        Where they are compared to the prior: rows of the batch, and points that are uniform in a
+        box around the training inputs. The KL has the weight of all rows over these rows.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Notes
+    -----
+    The KL has a gradient but no value: `bound_history_` is the data fit alone. The kernel is fitted
+    to 1,000 random rows at most, whatever their number, also of a stream, and also to rows that
+    `validation_fraction` or `calibrate` leave out of the training; `partial_fit` fits it to the
+    rows of the first call. It is saved with the model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import FBNNRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = FBNNRegressor(hidden=(10,), n_functions=10, max_iter=100).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
+    """
 
 
 @with_shared_parameters
 class FBNNClassifier(DeepClassifier, _FBNN):
-    """Classification."""
+    """Classification with a Bayesian neural network whose prior is one over functions.
+
+    The weights are independent a posteriori, but chosen so that the network's functions are near
+    those of a Gaussian process, or of any other prior, as far as the data allow. Inputs are scaled
+    inside. Probabilities are means over samples of the weights.
+
+    Parameters
+    ----------
+    {network}
+    prior : str or ImplicitProcess, default "gp"
+        The prior over functions. "gp" is a Gaussian process whose kernel is fitted before the
+        training, to labels as numbers of mean 0 and variance 1. All others, names or objects as
+        of `DVIPClassifier`, stay as they are. What reads images or sequences, or a
+        `SimulatorPrior`, cannot be used.
+    n_functions : int, default 50
+        Functions of the posterior that the gradient of the KL is estimated from, at every step.
+    n_points : pair of int, default (20, 10)
+        Where they are compared to the prior: rows of the batch, and points that are uniform in a
+        box around the training inputs. The KL has the weight of all rows over these rows.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Notes
+    -----
+    The KL has a gradient but no value: `bound_history_` is the data fit alone. The kernel is fitted
+    to 1,000 random rows at most, whatever their number, also of a stream, and also to rows that
+    `validation_fraction` or `calibrate` leave out of the training; `partial_fit` fits it to the
+    rows of the first call. It is saved with the model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dvip import FBNNClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = FBNNClassifier(hidden=(10,), n_functions=10, max_iter=100).fit(X, y)
+    >>> model.predict(X[:5]).shape
+    (5,)
+    """
 
     def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
         """Of each class whether a row is of it, as a number; of two classes one will do."""

@@ -10,10 +10,9 @@ that process are fixed, and no target is looked at: a prior that is fitted to th
 paper argues against. The posterior generator q has a network and a noise of its own, and
 z ~ N(m, diag s²). The objective is
 
-    Σ_n E_q[log p(y_n | f(x_n))] - w E_X KL(q(f_X) | p(f_X)),
+    Σ_n E_q[log p(y_n | f(x_n))] - E_X KL(q(f_X) | p(f_X)),
 
-with X a random finite set of points: the grid-functional KL. (w is explained in `measurement.py`.)
-At given points it is E_q[log q(f) - log p(f)], and neither density has a closed form. For any
+with X a random finite set of points: the grid-functional KL. At given points it is E_q[log q(f) - log p(f)], and neither density has a closed form. For any
 densities t(z | f) and r(z | f),
 
     E_q[log q(f)] ≤ E_q[log q(f | z) + log q(z) - log t(z | f)],
@@ -78,14 +77,16 @@ class Generator(eqx.Module):
 
     def one(self, inputs: Points, latent: Float[Array, " latents"]) -> Float[Array, " points"]:
         """g(x, z) of one z."""
-        repeated = jnp.broadcast_to(latent[:, None], (len(latent), inputs.shape[1]))
-        values = jnp.concatenate([inputs, repeated])
-        layers = list(zip(self.network.weights, self.network.biases, strict=True))
-        # As Perceptrons do it, but with derivatives in both directions, which `product` has not.
-        for weights, biases in layers[:-1]:
-            values = ACTIVATIONS[self.network.activation](jnp.matmul(weights, values) + biases)
-        outputs = jnp.matmul(layers[-1][0], values) + layers[-1][1]
-        return outputs[0] + latent @ outputs[1:] / np.sqrt(len(latent))
+        (first, *others), (bias, *biases) = self.network.weights, self.network.biases
+        # As Perceptrons do it, but what z brings to the first layer is the same for all inputs, and
+        # there are derivatives in both directions, which `product` has not.
+        num_inputs = len(inputs)
+        from_latent = jnp.matmul(first[:, num_inputs:], latent)[:, None] + bias
+        values = jnp.matmul(first[:, :num_inputs], inputs) + from_latent
+        for weights, biases_of_layer in zip(others, biases, strict=True):
+            values = ACTIVATIONS[self.network.activation](values)
+            values = jnp.matmul(weights, values) + biases_of_layer
+        return values[0] + latent @ values[1:] / np.sqrt(len(latent))
 
     def __call__(self, inputs: Points, latents: Latents) -> Values:
         """g(x, z) of several z."""
@@ -159,12 +160,18 @@ def log_density_bound(
     white = jax.random.normal(key, (len(values), _num_latents(generator)))
     nothing = jnp.zeros(white.shape[1])
     fixed, constant = jax.lax.stop_gradient((generator, values))
-    guess = Conditional.of(fixed, inputs, constant, nothing[None], (nothing, nothing))
-    guess = Conditional.of(fixed, inputs, constant, guess.mean, (nothing, nothing))
+    first = Conditional.of(fixed, inputs, constant, nothing[None], (nothing, nothing)).mean
+    guess = Conditional.of(fixed, inputs, constant, first, (nothing, nothing))
+
+    def joint(latents: Latents) -> Densities:
+        return fixed.log_density(inputs, constant, latents) + _log_normal(latents, nothing)
+
+    # The second step may lead too far.
+    better = joint(guess.mean) > joint(first)
+    guess = guess._replace(mean=jnp.where(better[:, None], guess.mean, first))
     latents = jax.lax.stop_gradient(guess.draw(white))
-    own = jax.lax.stop_gradient(guess.log_density(latents))
-    joint = generator.log_density(inputs, values, latents) + _log_normal(latents, nothing)
-    return joint - own
+    own = jax.lax.stop_gradient(guess.log_density(latents)) - _log_normal(latents, nothing)
+    return generator.log_density(inputs, values, latents) - own
 
 
 def _num_latents(generator: Generator) -> int:
@@ -240,7 +247,7 @@ class FVILayer(Layer):
             lambda each: grid_kl(each[0], prior, points, self.num_functions, each[1]),
             (self.posterior, keys),
         )
-        return self.points.weight.value * jnp.sum(kls)
+        return jnp.sum(kls)
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
         """Of the prior generator: minus the bound of log p(f), for functions of the process."""
@@ -274,25 +281,62 @@ def _single(generators: Generator) -> Generator:
 
 @with_shared_parameters
 class FVIRegressor(DeepRegressor, MeasuredEstimator):
-    """Regression."""
+    """Regression with a latent-variable model of functions as the posterior.
+
+    A network of the inputs and of a few latent variables makes functions; another such network,
+    which is trained along to make functions as those of the prior, is what it is compared to, at
+    random points. The prior is not fitted to the data. Inputs and targets are scaled inside.
+    Predictions are mixtures over samples of the latent variables.
+
+    Parameters
+    ----------
+    {network}
+    prior : str or ImplicitProcess, default "bnn"
+        The prior over functions, a name or an object as of `DVIPRegressor`. Its parameters stay
+        where they start. What reads images or sequences, or a `SimulatorPrior`, cannot be used.
+    n_latents : int, default 10
+        Latent variables of a function.
+    n_functions : int, default 8
+        Functions of the posterior that a step compares to the prior.
+    n_points : pair of int, default (20, 5)
+        Where it does: rows of the batch, and points that are uniform in a box around the training
+        inputs.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import FVIRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = FVIRegressor(hidden=(10,), n_latents=3, max_iter=100).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
+    """
 
     n_latents: int
 
     _counts: ClassVar[tuple[str, ...]] = (*MeasuredEstimator._counts, "n_latents")
-    _default_steps: ClassVar[tuple[int, int]] = (5_000, 20_000)
+    _default_steps: ClassVar[tuple[int, int]] = (4_000, 20_000)
     _kl_warm_up: ClassVar[float] = 0.2
 
     def __init__(
         self,
-        hidden: Sequence[int] = (50, 50),
+        hidden: Sequence[int] = (50,),
         activation: str = "tanh",
         prior: Prior = "bnn",
         n_latents: int = 10,
         n_functions: int = 8,
-        n_points: tuple[int, int] = (20, 20),
+        n_points: tuple[int, int] = (20, 5),
         max_iter: int | None = None,
         batch_size: int = 100,
-        learning_rate: float = 0.005,
+        learning_rate: float = 0.01,
         n_predictive_samples: int = 100,
         likelihood: str | Likelihood = "auto",
         n_members: int | None = None,
