@@ -12,7 +12,8 @@ z ~ N(m, diag s²). The objective is
 
     Σ_n E_q[log p(y_n | f(x_n))] - E_X KL(q(f_X) | p(f_X)),
 
-with X a random finite set of points: the grid-functional KL. At given points it is E_q[log q(f) - log p(f)], and neither density has a closed form. For any
+with X a random finite set of points: the grid-functional KL. At given points the KL is
+E_q[log q(f) - log p(f)], and neither density has a closed form. For any
 densities t(z | f) and r(z | f),
 
     E_q[log q(f)] ≤ E_q[log q(f | z) + log q(z) - log t(z | f)],

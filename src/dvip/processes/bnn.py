@@ -177,8 +177,11 @@ class BayesianNeuralNetwork(ImplicitProcess):
         >>> prior.num_inputs
         1
         """
+        from dvip.processes.gp import GaussianProcess
         from dvip.processes.matching import matched
 
+        if not isinstance(process, GaussianProcess):
+            raise ValueError(f"{process!r} is no GaussianProcess: nothing else can be matched.")
         if cls is not BayesianNeuralNetwork:
             raise ValueError(f"{cls.__name__} cannot be matched: use BayesianNeuralNetwork.")
         network = cls(**options).initialise(num_inputs, jax.random.key(seed))

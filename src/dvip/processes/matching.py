@@ -60,8 +60,6 @@ def matched(
     """The initialised network with other means and scales: those that resemble the process most."""
     import optax  # as in `training/step.py`
 
-    if not isinstance(process, GaussianProcess):
-        raise ValueError(f"{process!r} is no GaussianProcess, the only one to be matched.")
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"steps={steps!r} must be a whole number of at least 1.")
     num_inputs = network.num_inputs
@@ -86,7 +84,7 @@ def matched(
         squares = jnp.sum(jnp.square(difference)) + jnp.sum(jnp.square(mean))
         return squares / jnp.sum(jnp.square(wanted))
 
-    def of_groups(network: "BayesianNeuralNetwork") -> list[Array]:
+    def of_groups(network: "BayesianNeuralNetwork") -> list:
         return [part for part in (network.mean, network.log_scale) if part is not None]
 
     @jax.jit
