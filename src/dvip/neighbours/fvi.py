@@ -25,7 +25,7 @@ difference is thus an upper bound of the KL, and the objective with it a lower b
 t is what q(z | f) would be if g were linear in z, with its slope at m. r is the same of p, with the
 slope at 0 and then, once more, at the mean that this leads to. Both are Gaussians in closed form
 that depend on f and X alone, as they must, and for g that are linear in z both bounds are
-equalities. In derivatives r is held fixed, as in the E-step of EM.
+equalities. The prior generator ascends the second bound.
 """
 
 from collections.abc import Sequence
@@ -157,22 +157,21 @@ def _each(
 def log_density_bound(
     generator: Generator, inputs: Points, values: Values, key: PRNGKeyArray
 ) -> Densities:
-    """An estimate of a lower bound of log p(f) for z ~ N(0, I); r(z | f) has no derivative."""
+    """An estimate of a lower bound of log p(f), for z ~ N(0, I)."""
     white = jax.random.normal(key, (len(values), _num_latents(generator)))
     nothing = jnp.zeros(white.shape[1])
-    fixed, constant = jax.lax.stop_gradient((generator, values))
-    first = Conditional.of(fixed, inputs, constant, nothing[None], (nothing, nothing)).mean
-    guess = Conditional.of(fixed, inputs, constant, first, (nothing, nothing))
 
     def joint(latents: Latents) -> Densities:
-        return fixed.log_density(inputs, constant, latents) + _log_normal(latents, nothing)
+        return generator.log_density(inputs, values, latents) + _log_normal(latents, nothing)
 
+    first = Conditional.of(generator, inputs, values, nothing[None], (nothing, nothing)).mean
+    first = jax.lax.stop_gradient(first)
+    guess = Conditional.of(generator, inputs, values, first, (nothing, nothing))
     # The second step may lead too far.
     better = joint(guess.mean) > joint(first)
     guess = guess._replace(mean=jnp.where(better[:, None], guess.mean, first))
-    latents = jax.lax.stop_gradient(guess.draw(white))
-    own = jax.lax.stop_gradient(guess.log_density(latents)) - _log_normal(latents, nothing)
-    return generator.log_density(inputs, values, latents) - own
+    latents = guess.draw(white)
+    return joint(latents) - guess.log_density(latents)
 
 
 def _num_latents(generator: Generator) -> int:
