@@ -52,6 +52,8 @@ __all__ = ["FVILayer", "FVIRegressor", "Generator", "grid_kl", "log_density_boun
 
 # σ² of both generators at the start.
 INITIAL_NOISE = 0.1
+# How much z matters inside the networks at the start: g is nearly linear in z, bounds are tight.
+NONLINEARITY = 0.1
 # Functions of the prior that its generator is fitted to at a step.
 NUM_FITTED = 16
 
@@ -74,6 +76,9 @@ class Generator(eqx.Module):
         """Random functions of the inputs, `widths[0]`, and of latents, one less than outputs."""
         widths = (widths[0] + widths[-1] - 1, *widths[1:])
         network = Perceptrons.create(num_units, widths, activation=activation, key=key)
+        num_latents = widths[-1] - 1
+        first = network.weights[0].at[..., -num_latents:].multiply(NONLINEARITY)
+        network = eqx.tree_at(lambda network: network.weights[0], network, first)
         return cls(network, jnp.full(num_units, np.log(INITIAL_NOISE)))
 
     def one(self, inputs: Points, latent: Float[Array, " latents"]) -> Float[Array, " points"]:
