@@ -69,6 +69,9 @@ if TYPE_CHECKING:
     from dvip.neighbours.deep_ensembles import DeepEnsembleRegressor as DeepEnsembleRegressor
     from dvip.neighbours.dropout import DropoutClassifier as DropoutClassifier
     from dvip.neighbours.dropout import DropoutRegressor as DropoutRegressor
+    from dvip.neighbours.fbnn import FBNNClassifier as FBNNClassifier
+    from dvip.neighbours.fbnn import FBNNRegressor as FBNNRegressor
+    from dvip.neighbours.fvi import FVIRegressor as FVIRegressor
     from dvip.neighbours.linearised import LinearisedClassifier as LinearisedClassifier
     from dvip.neighbours.linearised import LinearisedRegressor as LinearisedRegressor
     from dvip.neighbours.mean_field import MeanFieldClassifier as MeanFieldClassifier

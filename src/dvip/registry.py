@@ -101,6 +101,9 @@ ESTIMATORS = Registry(
         "DeepGPRegressor": "dvip.estimators.deep_gp:DeepGPRegressor",
         "DeepGPClassifier": "dvip.estimators.deep_gp:DeepGPClassifier",
         "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
+        "FBNNRegressor": "dvip.neighbours.fbnn:FBNNRegressor",
+        "FBNNClassifier": "dvip.neighbours.fbnn:FBNNClassifier",
+        "FVIRegressor": "dvip.neighbours.fvi:FVIRegressor",
         "MeanFieldRegressor": "dvip.neighbours.mean_field:MeanFieldRegressor",
         "MeanFieldClassifier": "dvip.neighbours.mean_field:MeanFieldClassifier",
         "DropoutRegressor": "dvip.neighbours.dropout:DropoutRegressor",
@@ -119,6 +122,8 @@ MODELS: dict[str, dict[str, str]] = {
     "dvip": {"regression": "DVIPRegressor", "classification": "DVIPClassifier"},
     "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
     "sip": {"regression": "SIPRegressor"},
+    "fbnn": {"regression": "FBNNRegressor", "classification": "FBNNClassifier"},
+    "fvi": {"regression": "FVIRegressor"},
     "mean-field": {"regression": "MeanFieldRegressor", "classification": "MeanFieldClassifier"},
     "dropout": {"regression": "DropoutRegressor", "classification": "DropoutClassifier"},
     "deep-ensemble": {

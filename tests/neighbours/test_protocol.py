@@ -28,11 +28,14 @@ TINY = {
     "deep-ensemble": dict(NETWORK, n_networks=3),
     "repulsive": dict(NETWORK, n_networks=3),
     "linearised": NETWORK,
+    "fbnn": {**NETWORK, "n_functions": 10, "n_points": (6, 4)},
+    "fvi": {**NETWORK, "n_functions": 3, "n_points": (6, 4), "n_latents": 3},
 }
 # Other settings of a model: its name, and what differs.
 VARIANTS: dict[str, tuple[str, dict]] = {
     "repulsive-weights": ("repulsive", dict(repulsion="weights")),
     "linearised-function-space": ("linearised", dict(method="function-space")),
+    "fbnn with an implicit prior": ("fbnn", {"prior": "bnn"}),
 }
 NEIGHBOURS = {
     name: kinds

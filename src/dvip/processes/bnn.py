@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip.linear_algebra import product
+from dvip.parameters import Fixed
 from dvip.processes.process import ImplicitProcess
 
 __all__ = ["ACTIVATIONS", "BayesianNeuralNetwork", "check_activation"]
@@ -35,6 +36,10 @@ def check_activation(name: str) -> None:
         raise ValueError(f"activation={name!r} is not known; choose from {known}.")
 
 
+def _fixed(given: Any) -> Fixed | None:
+    return given if given is None or isinstance(given, Fixed) else Fixed(np.asarray(given))
+
+
 class BayesianNeuralNetwork(ImplicitProcess):
     """A fully connected network with Gaussian weights and biases.
 
@@ -53,6 +58,8 @@ class BayesianNeuralNetwork(ImplicitProcess):
 
     *Regularised*, the objective loses the KL divergence of all weights and biases from standard
     normal ones: another way to keep the many parameters of an unconstrained prior in check.
+
+    `matched_to` makes one whose functions resemble those of a Gaussian process.
     """
 
     hidden: tuple[int, ...] = eqx.field(static=True, default=(10, 10))
@@ -69,6 +76,8 @@ class BayesianNeuralNetwork(ImplicitProcess):
     # the group's scale, and of the logarithm of the scale.
     mean_deviation: Float[Array, " parameters"] | None = None
     log_scale_deviation: Float[Array, " parameters"] | None = None
+    # Where means and logarithms of scales start, of a network for `num_inputs` inputs.
+    start: Fixed | None = eqx.field(default=None, converter=_fixed)
 
     def __check_init__(self) -> None:
         check_activation(self.activation)
@@ -104,16 +113,21 @@ class BayesianNeuralNetwork(ImplicitProcess):
         """All means 0, all biases of variance 1, all weights of variance 1 / inputs.
 
         The sums inside the network then start with variances of order 1 whatever its widths, and
-        the functions smooth.
+        the functions smooth. A network from `matched_to` starts with what was found there.
         """
         del key
-        network = dataclasses.replace(self, num_inputs=num_inputs)
+        self._check_start(num_inputs)
+        network = dataclasses.replace(self, num_inputs=num_inputs, start=None)
         variances = np.array([1 / columns for _, columns in network._shapes()])
         if not self.constrained:
             variances = np.repeat(variances, network._sizes())
         log_scale = jnp.asarray(0.5 * np.log(variances), float)
-        mean = None if self.zero_mean else jnp.zeros_like(log_scale)
-        network = dataclasses.replace(network, mean=mean, log_scale=log_scale)
+        mean = jnp.zeros_like(log_scale)
+        if self.start is not None:
+            mean, log_scale = jnp.asarray(self.start.value, float)
+        network = dataclasses.replace(
+            network, mean=None if self.zero_mean else mean, log_scale=log_scale
+        )
         if self.strength is None:
             return network
         zeros = jnp.zeros(sum(network._sizes()))
@@ -122,6 +136,60 @@ class BayesianNeuralNetwork(ImplicitProcess):
             mean_deviation=None if self.zero_mean else zeros,
             log_scale_deviation=zeros,
         )
+
+    def _check_start(self, num_inputs: int) -> None:
+        if self.start is not None and self.num_inputs != num_inputs:
+            raise ValueError(
+                f"The prior was matched for {self.num_inputs} inputs, and there are {num_inputs}: "
+                f"use matched_to(process, {num_inputs}), and in inner layers another prior."
+            )
+
+    @classmethod
+    def matched_to(
+        cls, process: Any, num_inputs: int, *, steps: int = 1_000, seed: int = 0, **options: Any
+    ) -> "BayesianNeuralNetwork":
+        """A network whose functions resemble those of a Gaussian process (`matching.py`).
+
+        It is initialised: it can be used at once, and as a prior it starts there.
+
+        Parameters
+        ----------
+        process : GaussianProcess
+            Of its functions, with what length-scale it has, or was initialised with.
+        num_inputs : int
+            How many inputs there will be. They are taken for standard normal.
+        steps : int, default 1000
+            Of the optimisation.
+        seed : int, default 0
+            Of its points and networks.
+        **options
+            Of the network, such as `hidden`, `activation` or `constrained`.
+
+        Returns
+        -------
+        BayesianNeuralNetwork
+
+        Examples
+        --------
+        >>> from dvip import BayesianNeuralNetwork, GaussianProcess
+        >>> smooth = GaussianProcess(lengthscale=2.0)
+        >>> prior = BayesianNeuralNetwork.matched_to(smooth, 1, steps=20, hidden=(20,))
+        >>> prior.num_inputs
+        1
+        """
+        from dvip.processes.gp import GaussianProcess
+        from dvip.processes.matching import matched
+
+        if not isinstance(process, GaussianProcess):
+            raise ValueError(f"{process!r} is no GaussianProcess: nothing else can be matched.")
+        if cls is not BayesianNeuralNetwork:
+            raise ValueError(f"{cls.__name__} cannot be matched: use BayesianNeuralNetwork.")
+        network = cls(**options).initialise(num_inputs, jax.random.key(seed))
+        network = matched(network, process, steps=steps, seed=seed)
+        assert network.log_scale is not None
+        mean = jnp.zeros_like(network.log_scale) if network.mean is None else network.mean
+        start = Fixed(np.stack([np.asarray(mean), np.asarray(network.log_scale)]))
+        return dataclasses.replace(network, start=start)
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> Float[Array, "samples parameters"]:
         """Standard normal noise for every weight and bias of `num_samples` networks.

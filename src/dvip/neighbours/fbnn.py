@@ -1,0 +1,311 @@
+"""Functional variational Bayesian neural networks.
+
+Sun, Zhang, Shi and Grosse 2019: the posterior is a network with independent Gaussian weights, but
+it is compared to a prior over functions, not over weights. The bound is the functional ELBO at a
+finite set of measurement points x_1, ..., x_M,
+
+    Σ_n E_q[log p(y_n | f(x_n))] - KL(q(f) | p(f)),   f = (f(x_1), ..., f(x_M)),
+
+new points at every step: some rows of the batch, and some that are uniform in a box around the
+training inputs. The KL of whole functions is that at the worst set of points, so this one is too
+small; `measurement.py` says what weight it has instead. It has no value that could be computed, as
+q(f) is implicit, but it has a gradient: with f = f(ε; φ),
+
+    ∇_φ KL = E_ε[(∇_f log q(f) - ∇_f log p(f)) ∂f/∂φ].
+
+∇ log q comes from samples of f by the spectral estimator (`stein.py`). A Gaussian process as the
+prior has -(K + γ²I)⁻¹ f in closed form; of an implicit process it is estimated from samples as
+well. Both q and p have a little noise of variance γ² added: the values of a network with few
+weights would otherwise lie on a surface, at an infinite KL from any prior.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from threadpoolctl import threadpool_limits
+
+from dvip.batches import Batch
+from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.priors import Prior
+from dvip.estimators.regression import DeepRegressor
+from dvip.kernels import squared_distances
+from dvip.likelihoods import Likelihood
+from dvip.linear_algebra import inverse_factor
+from dvip.neighbours.frame import with_shared_parameters
+from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
+from dvip.neighbours.measurement import MeasuredEstimator, MeasurementPoints
+from dvip.neighbours.stein import spectral_score
+from dvip.parameters import Fixed
+from dvip.processes import ImplicitProcess
+from dvip.sum_kernel import GPData, SumKernel, fitted_kernel
+from dvip.training import CheckpointFolder, Data
+
+__all__ = ["FBNNClassifier", "FBNNLayer", "FBNNRegressor", "FittedGP", "functional_kl"]
+
+# γ, beside functions of about the size 1.
+NOISE = 0.05
+# The prior that is fitted to the data.
+FITTED = "gp"
+
+Points = Float[Array, "inputs points"]
+Values = Float[Array, "samples points"]
+
+
+class FittedGP(eqx.Module):
+    """A Gaussian process with mean zero and the kernel of `sum_kernel.py`."""
+
+    parameters: Float[Array, " parameters"]
+
+    def covariance(self, points: Points) -> Float[Array, "points points"]:
+        """k(x, x') between all points."""
+        rows = self.parameters[1:].reshape(3, -1)
+        variances, inverse = jnp.exp(rows[:, 0]), jnp.exp(-rows[:, 1:])
+        scaled = [points * each[:, None] for each in inverse]
+        distance = jnp.sqrt(3 * squared_distances(scaled[0], scaled[0]))
+        rough = (1 + distance) * jnp.exp(-distance)
+        smooth = jnp.exp(-0.5 * squared_distances(scaled[1], scaled[1]))
+        linear = 1 + scaled[2].T @ scaled[2]
+        return variances[0] * rough + variances[1] * smooth + variances[2] * linear
+
+    def score(self, key: PRNGKeyArray, points: Points, values: Values) -> Values:
+        """∇ log p of the values with noise, in closed form."""
+        del key
+        noise = NOISE**2 * jnp.eye(points.shape[1], dtype=points.dtype)
+        whitening, _ = inverse_factor(self.covariance(points) + noise)
+        return -(values @ whitening.T) @ whitening
+
+
+class SampledPrior(eqx.Module):
+    """An implicit process, known by its functions."""
+
+    process: ImplicitProcess
+
+    def score(self, key: PRNGKeyArray, points: Points, values: Values) -> Values:
+        """∇ log p of the values with noise, from as many samples as there are values."""
+        function_key, noise_key = jax.random.split(key)
+        functions = self.process(self.process.draw_noise(function_key, len(values)), points)
+        noise = NOISE * jax.random.normal(noise_key, functions.shape)
+        return spectral_score(functions + noise, at=values)
+
+
+def functional_kl(
+    values: Values, prior: FittedGP | SampledPrior, points: Points, key: PRNGKeyArray
+) -> Float[Array, ""]:
+    """Zero, with the gradient of KL(q(f) | p(f)) by the values of f, samples of q."""
+    noise_key, prior_key = jax.random.split(key)
+    noisy = values + NOISE * jax.random.normal(noise_key, values.shape)
+    constant = jax.lax.stop_gradient(noisy)
+    slope = spectral_score(constant) - prior.score(prior_key, points, constant)
+    surrogate = jnp.sum(jax.lax.stop_gradient(slope) * values) / len(values)
+    return surrogate - jax.lax.stop_gradient(surrogate)
+
+
+class FBNNLayer(MeanFieldLayer):
+    """The layer of mean-field inference, with a prior over functions."""
+
+    prior: Fixed  # around a FittedGP or a SampledPrior
+    points: MeasurementPoints
+    num_functions: int = eqx.field(static=True)
+
+    def kl_estimate(
+        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
+    ) -> Float[Array, ""]:
+        """Zero, with the gradient of the functional KL, summed over the units."""
+        point_key, weight_key, unit_key = jax.random.split(key, 3)
+        points, prior = self.points(point_key, inputs), self.prior.value
+        networks = self.weights(self.weights.draw_noise(weight_key, self.num_functions))
+        values = jnp.moveaxis(networks(points), 1, 0)
+        keys = jax.random.split(unit_key, len(values))
+        # One unit after another: factorisations of a stack would wait for each other's threads.
+        kls = jax.lax.map(
+            lambda each: functional_kl(each[0], prior, points, each[1]), (values, keys)
+        )
+        return self.points.weight.value * jnp.sum(kls)
+
+
+class _FBNN(MeasuredEstimator):
+    """The parameters of functional inference and its layer."""
+
+    n_training_samples: int | None = 10
+    _default_steps: ClassVar[tuple[int, int]] = (5_000, 20_000)
+    # The fitted kernel's parameters, until the model has them.
+    _kernel: np.ndarray | None = None
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50,),
+        activation: str = "tanh",
+        prior: Prior = FITTED,
+        n_functions: int = 50,
+        n_points: tuple[int, int] = (20, 10),
+        max_iter: int | None = None,
+        batch_size: int = 100,
+        learning_rate: float = 0.01,
+        n_predictive_samples: int = 100,
+        likelihood: str | Likelihood = "auto",
+        n_members: int | None = None,
+        validation_fraction: float | None = None,
+        calibrate: bool = False,
+        max_seconds: float | None = None,
+        precision: str = "float32",
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: bool = False,
+    ):
+        self._store(locals())
+
+    def _train_on(
+        self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
+    ) -> None:
+        # Eigenvectors of small matrices take ten times as long where threads wait for each other.
+        with threadpool_limits(1, user_api="blas"):
+            super()._train_on(data, inputs, checkpoints)
+
+    def _train_once(self, rows: Batch) -> None:
+        with threadpool_limits(1, user_api="blas"):
+            super()._train_once(rows)
+
+    @property
+    def _fits_prior(self) -> bool:
+        return isinstance(self.prior, str) and self.prior == FITTED
+
+    def _look_at(self, rows: Batch, num_rows: int) -> None:
+        """Fits the kernel to these rows by their marginal likelihood."""
+        super()._look_at(rows, num_rows)
+        self._kernel = None
+        counted = np.asarray(rows.weights) > 0
+        if not (self._fits_prior and counted.any()):
+            return
+        inputs, targets, weights = (np.asarray(part, dtype=float)[counted] for part in rows)
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
+        known = np.mean(np.square(errors), axis=1) if errors.shape[1] else None
+        data = GPData(inputs, self._on_unit_scale(targets), weights, known)
+        self._kernel = fitted_kernel(data, np.arange(len(inputs))).parameters
+
+    def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
+        """Targets as the units are to be: around 0, with a variance of 1."""
+        return (targets - targets.mean(axis=0)) / np.maximum(targets.std(axis=0), 1e-6)
+
+    def _make_layer(
+        self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
+    ) -> FBNNLayer:
+        del index
+        weight_key, prior_key, point_key = jax.random.split(key, 3)
+        num_inputs = inputs.shape[1]
+        widths = self._widths(num_inputs, num_units)
+        if self._fits_prior:
+            usual = SumKernel.usual(num_inputs).parameters
+            parameters = usual if self._kernel is None else self._kernel
+            prior: Any = FittedGP(jnp.asarray(parameters.astype(inputs.dtype)))
+        else:
+            prior = SampledPrior(self._process_of_inputs().initialise(num_inputs, prior_key))
+        return FBNNLayer(
+            GaussianWeights.create(widths, self.activation, 1.0, weight_key),
+            Fixed(prior),
+            self._points(inputs, point_key),
+            int(self.n_functions),
+        )
+
+
+@with_shared_parameters
+class FBNNRegressor(DeepRegressor, _FBNN):
+    """Regression with a Bayesian neural network whose prior is one over functions.
+
+    The weights are independent a posteriori, but chosen so that the network's functions are near
+    those of a Gaussian process, or of any other prior, as far as the data allow. Inputs and targets
+    are scaled inside. Predictions are mixtures over samples of the weights.
+
+    Parameters
+    ----------
+    {network}
+    prior : str or ImplicitProcess, default "gp"
+        The prior over functions. "gp" is a Gaussian process whose kernel is fitted to the data
+        before the training. All others, names or objects as of `DVIPRegressor`, stay as they are;
+        `GaussianProcess()` is such a prior that is not fitted. What reads images or sequences, or
+        a `SimulatorPrior`, cannot be used.
+    n_functions : int, default 50
+        Functions of the posterior that the gradient of the KL is estimated from, at every step.
+    n_points : pair of int, default (20, 10)
+        Where they are compared to the prior: rows of the batch, and points that are uniform in a
+        box around the training inputs. The KL has the weight of all rows over these rows.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Notes
+    -----
+    The KL has a gradient but no value: `bound_history_` is the data fit alone. The kernel is fitted
+    to 1,000 random rows at most, whatever their number, also of a stream, and also to rows that
+    `validation_fraction` or `calibrate` leave out of the training; `partial_fit` fits it to the
+    rows of the first call. It is saved with the model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from dvip import FBNNRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = FBNNRegressor(hidden=(10,), n_functions=10, max_iter=100).fit(X, y)
+    >>> mean, std = model.predict(X[:5], return_std=True)
+    >>> std.shape
+    (5,)
+    """
+
+
+@with_shared_parameters
+class FBNNClassifier(DeepClassifier, _FBNN):
+    """Classification with a Bayesian neural network whose prior is one over functions.
+
+    The weights are independent a posteriori, but chosen so that the network's functions are near
+    those of a Gaussian process, or of any other prior, as far as the data allow. Inputs are scaled
+    inside. Probabilities are means over samples of the weights.
+
+    Parameters
+    ----------
+    {network}
+    prior : str or ImplicitProcess, default "gp"
+        The prior over functions. "gp" is a Gaussian process whose kernel is fitted before the
+        training, to labels as numbers of mean 0 and variance 1. All others, names or objects as
+        of `DVIPClassifier`, stay as they are. What reads images or sequences, or a
+        `SimulatorPrior`, cannot be used.
+    n_functions : int, default 50
+        Functions of the posterior that the gradient of the KL is estimated from, at every step.
+    n_points : pair of int, default (20, 10)
+        Where they are compared to the prior: rows of the batch, and points that are uniform in a
+        box around the training inputs. The KL has the weight of all rows over these rows.
+    {training}
+    {likelihood}
+    {others}
+
+    Attributes
+    ----------
+    {attributes}
+
+    Notes
+    -----
+    The KL has a gradient but no value: `bound_history_` is the data fit alone. The kernel is fitted
+    to 1,000 random rows at most, whatever their number, also of a stream, and also to rows that
+    `validation_fraction` or `calibrate` leave out of the training; `partial_fit` fits it to the
+    rows of the first call. It is saved with the model.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from dvip import FBNNClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = FBNNClassifier(hidden=(10,), n_functions=10, max_iter=100).fit(X, y)
+    >>> model.predict(X[:5]).shape
+    (5,)
+    """
+
+    def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
+        """Of each class whether a row is of it, as a number; of two classes one will do."""
+        places = np.arange(self._num_outputs if self._num_outputs > 2 else 1)
+        return super()._on_unit_scale((targets == places).astype(float))
