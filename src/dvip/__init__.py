@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from dvip.likelihoods.softmax import Softmax as Softmax
     from dvip.likelihoods.student_t import HeteroscedasticStudentT as HeteroscedasticStudentT
     from dvip.likelihoods.student_t import StudentT as StudentT
+    from dvip.neighbours.deep_kernel import DeepKernelClassifier as DeepKernelClassifier
+    from dvip.neighbours.deep_kernel import DeepKernelRegressor as DeepKernelRegressor
     from dvip.neighbours.mean_field import MeanFieldClassifier as MeanFieldClassifier
     from dvip.neighbours.mean_field import MeanFieldRegressor as MeanFieldRegressor
     from dvip.persistence import CheckpointError as CheckpointError

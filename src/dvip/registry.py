@@ -101,6 +101,8 @@ ESTIMATORS = Registry(
         "DeepGPRegressor": "dvip.estimators.deep_gp:DeepGPRegressor",
         "DeepGPClassifier": "dvip.estimators.deep_gp:DeepGPClassifier",
         "SIPRegressor": "dvip.estimators.sparse_implicit:SIPRegressor",
+        "DeepKernelRegressor": "dvip.neighbours.deep_kernel:DeepKernelRegressor",
+        "DeepKernelClassifier": "dvip.neighbours.deep_kernel:DeepKernelClassifier",
         "MeanFieldRegressor": "dvip.neighbours.mean_field:MeanFieldRegressor",
         "MeanFieldClassifier": "dvip.neighbours.mean_field:MeanFieldClassifier",
     },
@@ -111,5 +113,9 @@ MODELS: dict[str, dict[str, str]] = {
     "dvip": {"regression": "DVIPRegressor", "classification": "DVIPClassifier"},
     "deep-gp": {"regression": "DeepGPRegressor", "classification": "DeepGPClassifier"},
     "sip": {"regression": "SIPRegressor"},
+    "deep-kernel": {
+        "regression": "DeepKernelRegressor",
+        "classification": "DeepKernelClassifier",
+    },
     "mean-field": {"regression": "MeanFieldRegressor", "classification": "MeanFieldClassifier"},
 }
