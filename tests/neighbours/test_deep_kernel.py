@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import random_key
+from examples import perturbed, random_key
+from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF as ExactRBF
 
@@ -26,7 +27,7 @@ NEW = random.normal(size=(7, 3))
 @pytest.fixture(scope="module")
 def model(double):
     """At its start, with all rows as inducing points."""
-    layer = DeepKernelLayer.create((3, 6, 2), "tanh", X, 1, len(X), random_key(0))
+    layer = DeepKernelLayer.create((3, 6, 2), "tanh", X, 1, len(X), 0.5, random_key(0))
     return DeepModel(DeepNetwork((Stage(layer, 1),)), Gaussian().initialise(1))
 
 
@@ -53,12 +54,26 @@ def test_the_bound_reaches_the_network(model):
     rows = Batch(*map(jnp.asarray, (X, Y, np.ones(len(X)))))
     noise = model.network.draw_sample_noise(random_key(1), 1)
 
-    def value(model):
-        return bound(model, rows, noise, random_key(2), num_data=float(len(X)))
+    def value(model):  # without what the weights themselves cost
+        cost = model.network.prior_regularisation()
+        return bound(model, rows, noise, random_key(2), num_data=float(len(X))) + cost
 
-    slopes = jax.tree.leaves(eqx.filter_grad(value)(model).network.stages[0].layer.network)
+    slopes = jax.tree.leaves(
+        eqx.filter_grad(value)(perturbed(model)).network.stages[0].layer.network
+    )
     assert len(slopes) == 4
     assert all((slope != 0).any() for slope in slopes)
+
+
+def test_weights_cost_what_their_prior_says(model):
+    layer = perturbed(model.network.stages[0].layer)
+    log_density = sum(
+        norm.logpdf(array, scale=0.5 / np.sqrt(columns)).sum()
+        - norm.logpdf(np.zeros(array.shape), scale=0.5 / np.sqrt(columns)).sum()
+        for weights, biases in zip(layer.network.weights, layer.network.biases, strict=True)
+        for array, columns in ((weights, weights.shape[-1]), (biases, 1))
+    )
+    np.testing.assert_allclose(layer.prior_regularisation(), -log_density)
 
 
 def test_rows_can_be_taken_in_and_the_start_is_random():
@@ -75,6 +90,12 @@ def test_wrong_numbers(cls, name):
     value = (0,) if name == "hidden" else 0
     with pytest.raises(ValueError, match=rf"{name}=0 must be a whole number of at least 1"):
         cls(**{name: value}).fit(X, np.arange(15) % 2)
+
+
+@pytest.mark.parametrize("value", [0.0, -1, "wide"])
+def test_wrong_scale_of_weights(value):
+    with pytest.raises(ValueError, match=r"weight_scale=.* must be a positive number"):
+        DeepKernelRegressor(weight_scale=value).fit(X, Y[:, 0])
 
 
 def test_the_classifiers_text_says_its_likelihood():

@@ -12,12 +12,18 @@ with φ = C⁻¹ k_RBF(Z, g(x; w)) and C Cᵀ = k_RBF(Z, Z),
 
 and w, Z, the parameters of k_RBF, m_h and S_h have the largest ELBO that Adam finds. Batches of all
 rows make it the training of the first paper, but for what inducing points leave out.
+
+The weights have no posterior, and with many of them the process is sure of what it cannot know
+(Ober et al. 2021). So that tables of hundreds of rows can be learned at all, the bound loses
+Σ_i w_i² / (2 p_i²), as with a Gaussian prior of scale p_i = σ_w/√n for the weights of a sum of n
+terms, and σ_w for biases.
 """
 
 import math
 from collections.abc import Sequence
 from typing import ClassVar
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
@@ -38,6 +44,7 @@ class DeepKernelLayer(GaussianLayer):
 
     network: Perceptrons
     process: SparseGPLayer
+    weight_scale: float = eqx.field(static=True)
 
     @classmethod
     def create(
@@ -47,6 +54,7 @@ class DeepKernelLayer(GaussianLayer):
         inputs: Float[np.ndarray, "rows inputs"],
         num_units: int,
         num_inducing: int,
+        weight_scale: float,
         key: PRNGKeyArray,
     ) -> "DeepKernelLayer":
         """A random network; inducing points are its features of centres of the inputs."""
@@ -57,7 +65,7 @@ class DeepKernelLayer(GaussianLayer):
             network(jnp.asarray(initial_inducing_points(inputs, num_inducing)))[0],
             WhitenedGaussian.create(num_units, num_inducing, 1.0),
         )
-        return cls(network, process)
+        return cls(network, process, weight_scale)
 
     @property
     def posterior(self) -> WhitenedGaussian:
@@ -80,6 +88,14 @@ class DeepKernelLayer(GaussianLayer):
         """That of the process."""
         return self.process.kl()
 
+    def prior_regularisation(self) -> Float[Array, ""]:
+        """Σ_i w_i² / (2 p_i²), with p_i = σ/√n for the weights of a sum of n terms."""
+        squares = [
+            weights.shape[-1] * jnp.sum(jnp.square(weights)) for weights in self.network.weights
+        ]
+        squares += [jnp.sum(jnp.square(biases)) for biases in self.network.biases]
+        return 0.5 * sum(squares, jnp.zeros(())) / self.weight_scale**2
+
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """A function of features."""
         return self.process.draw_function(key)
@@ -96,15 +112,18 @@ class _DeepKernel(NetworkEstimator):
 
     n_features: int
     n_inducing: int
+    weight_scale: float
 
     _counts: ClassVar[tuple[str, ...]] = (*NetworkEstimator._counts, "n_features", "n_inducing")
+    _positive: ClassVar[tuple[str, ...]] = ("weight_scale",)
 
     def __init__(
         self,
         hidden: Sequence[int] = (50, 50),
-        activation: str = "relu",
+        activation: str = "tanh",
         n_features: int = 5,
         n_inducing: int = 100,
+        weight_scale: float = 1.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.005,
@@ -134,6 +153,7 @@ class _DeepKernel(NetworkEstimator):
             inputs,
             num_units,
             int(self.n_inducing),
+            float(self.weight_scale),
             key,
         )
 
@@ -152,6 +172,9 @@ class DeepKernelRegressor(DeepRegressor, _DeepKernel):
         Outputs of the network, which the kernel sees.
     n_inducing : int, default 100
         Inducing points, in the space of features. The cost of a step grows with the square.
+    weight_scale : float, default 1.0
+        Scale of a Gaussian prior of the weights, of those of a sum of n terms over √n; their most
+        probable values are sought. A large one is no prior, and sure of its mistakes.
     {training}
     {likelihood}
     {others}
@@ -185,6 +208,9 @@ class DeepKernelClassifier(DeepClassifier, _DeepKernel):
         Outputs of the network, which the kernel sees.
     n_inducing : int, default 100
         Inducing points, in the space of features. The cost of a step grows with the square.
+    weight_scale : float, default 1.0
+        Scale of a Gaussian prior of the weights, of those of a sum of n terms over √n; their most
+        probable values are sought. A large one is no prior, and sure of its mistakes.
     {training}
     {likelihood}
     {others}
