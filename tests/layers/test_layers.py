@@ -11,6 +11,7 @@ from examples import (
     RandomWaves,
     assert_gradient,
     empirical_kernel,
+    make_implicit_gp_layer,
     make_layer,
     make_sip_layer,
     make_sparse_layer,
@@ -23,7 +24,7 @@ from examples import (
 
 import dvip.layers
 from dvip import BayesianNeuralNetwork
-from dvip.layers import GaussianLayer, KnownVIPLayer, Layer, VIPLayer
+from dvip.layers import GaussianLayer, KnownVIPLayer, Layer, RandomFeaturesLayer, VIPLayer
 from dvip.parameters import split_trainable
 from dvip.processes import PerUnit
 from dvip.runtime import precision
@@ -42,6 +43,12 @@ EXAMPLES = {
     "inducing points, a process each, fresh noise": lambda: make_sparse_layer(
         empirical_kernel(PerUnit(NETWORK, 2), fresh_noise=True)
     ),
+    "random features": lambda: perturbed(
+        RandomFeaturesLayer.create(
+            3, 2, 5, variance=1.5, lengthscale=1.3, q_scale=0.7, key=random_key(0)
+        )
+    ),
+    "implicit gp": lambda: make_implicit_gp_layer(),
     "sip, a process each, fresh noise": lambda: make_sip_layer(
         PerUnit(NETWORK, 2), fresh_noise=True
     ),
