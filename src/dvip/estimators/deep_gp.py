@@ -1,26 +1,41 @@
 """Deep Gaussian processes as estimators; one layer with inducing points is the sparse GP."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
+from sklearn.exceptions import ConvergenceWarning
 
 from dvip.estimators.base import DeepEstimator
+from dvip.estimators.builder import default_max_iter
 from dvip.estimators.classification import DeepClassifier
+from dvip.estimators.ensembles import seconds_left
 from dvip.estimators.regression import DeepRegressor
+from dvip.estimators.resumption import training_identity
 from dvip.kernels import RBF
-from dvip.layers import ImplicitGPLayer, Layer, RandomFeaturesLayer, SparseGPLayer
+from dvip.layers import (
+    ImplicitGPLayer,
+    Layer,
+    RandomFeaturesLayer,
+    SampledGPLayer,
+    SparseGPLayer,
+)
 from dvip.likelihoods import Likelihood
-from dvip.training import TrainingSettings
+from dvip.runtime import precision
+from dvip.training import CheckpointFolder, Data, TrainingSettings, placement
+from dvip.training.placement import ALONE
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor"]
 
 INITIAL_VARIANCE = 1.0
 
 
+# Samples that are kept of a chain, and how well its halves have to agree.
+NUM_KEPT, MAX_R_HAT = 100, 1.2
 # Training steps of an implicit posterior, the fewest and the most; and in each of them, the samples
 # that are propagated.
 STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (2_000, 10_000), 10
@@ -33,6 +48,7 @@ class _DeepGP(DeepEstimator):
     """The parameters of deep GPs and their layers."""
 
     n_inducing: int
+    inference: str
     features: str
     posterior: str
 
@@ -56,6 +72,7 @@ class _DeepGP(DeepEstimator):
         n_units: int | Sequence[int] | None = None,
         input_propagation: bool | Sequence[bool] = True,
         likelihood: str | Likelihood = "auto",
+        inference: str = "vi",
         features: str = "inducing",
         posterior: str = "gaussian",
         n_members: int | None = None,
@@ -67,6 +84,19 @@ class _DeepGP(DeepEstimator):
         verbose: bool = False,
     ):
         self._store(locals())
+
+    # What sampling has no use for, and what to do about it.
+    _not_sampled: ClassVar[Mapping[str, str]] = {
+        name: reason for name, reason in DeepEstimator._not_sampled.items() if name != "n_inducing"
+    }
+
+    @property
+    def _without_variance(self) -> bool:
+        return False  # that of a layer given its values at inducing points is left
+
+    @property
+    def _makes_sampled_model(self) -> bool:
+        return False  # the layers hold the samples
 
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
@@ -81,9 +111,62 @@ class _DeepGP(DeepEstimator):
                 "features='inducing', or posterior='gaussian'."
             )
         super().check_parameters()
+        if self.inference == "mcmc" and (self.features, self.posterior) != ("inducing", "gaussian"):
+            raise ValueError(
+                "inference='mcmc' samples values at inducing points: leave out features and "
+                "posterior, or use inference='vi'."
+            )
 
     def _steps_by_default(self) -> tuple[int, int]:
         return STEPS_OF_IMPLICIT if self.posterior == "implicit" else self._default_steps
+
+    def _train_on(
+        self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
+    ) -> None:
+        if self.inference == "mcmc":
+            self._sample_values(data, inputs, checkpoints)
+        else:
+            super()._train_on(data, inputs, checkpoints)
+
+    def _sample_values(
+        self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None
+    ) -> None:
+        """Samples the values at inducing points, on batches."""
+        from dvip.training.stochastic_hmc import ChainSettings, sample_values
+
+        if placement() is not ALONE:
+            raise ValueError("inference='mcmc' is for one process: start one, or use 'vi'.")
+        steps = int(self.max_iter or default_max_iter(data.num_rows, *self._steps_by_default()))
+        settings = ChainSettings(
+            steps,
+            int(self.batch_size),
+            float(self._learning_rate),
+            int(self.n_training_samples or 1),
+            self.seed_,
+        )
+        identity = {} if checkpoints is None else training_identity(self, data.fingerprint())
+        self.n_samples_seen_, self._optimiser = data.num_rows, None
+        with precision(self.precision), self._progress(steps) as report:
+            result = sample_values(
+                self.build_model(inputs),
+                data,
+                settings,
+                report,
+                checkpoints,
+                identity,
+                max_seconds=seconds_left(self.max_seconds, self._started),
+            )
+        self.model_, self.diagnostics_, self.bound_history_ = result
+        self.n_iter_ = result.diagnostics.num_steps
+        for name in ("calibration_", "validation_scores_"):
+            self.__dict__.pop(name, None)
+        if not self.diagnostics_.r_hat <= MAX_R_HAT:
+            warnings.warn(
+                f"Early and late samples do not agree (R̂ {self.diagnostics_.r_hat:.2f}, at best "
+                f"1): give more steps, such as max_iter={3 * self.n_iter_}.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
 
     def _settings(self, max_iter: int) -> TrainingSettings:
         settings = super()._settings(max_iter)
@@ -110,6 +193,8 @@ class _DeepGP(DeepEstimator):
                 key=key,
             )
         kernel = RBF.create(num_inputs, INITIAL_VARIANCE, lengthscale)
+        if self.inference == "mcmc":
+            return SampledGPLayer.create(kernel, inputs, num_units, number, NUM_KEPT)
         if self.posterior == "implicit":
             q_scale = max(q_scale, INNER_SCALE_OF_IMPLICIT)
             return ImplicitGPLayer.create(
@@ -157,6 +242,10 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
         noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
         "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
         positive numbers, "poisson" and "negative-binomial" for counts.
+    inference : {"vi", "mcmc"}, default "vi"
+        Variational inference, or samples of the values at inducing points by stochastic-gradient
+        Hamiltonian Monte Carlo (Havasi et al. 2018): kernels, inducing points and noise are
+        trained along in the first two thirds of the steps, and a hundred samples are kept.
     features : {"inducing", "random"}, default "inducing"
         What a layer is made of: values at inducing points, or weights of random Fourier features
         of its kernel (Cutajar et al. 2017), which need no inverse of a matrix.
@@ -188,7 +277,10 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
     model_ : DeepModel or Ensemble
         The trained network and likelihood, or with `n_members` all of them.
     bound_history_ : array
-        The mean of the bound over successive stretches of the training.
+        The mean of the bound over successive stretches of the training; of `inference="mcmc"`,
+        of the log-density.
+    diagnostics_ : Diagnostics
+        How well the chain has mixed, with `inference="mcmc"`.
     calibration_ : Calibration
         How predictions are corrected, with `calibrate`.
     validation_scores_ : array of shape (scores, 3)
@@ -248,6 +340,10 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
         From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
         class of your own. "auto" is probit for two classes and robust-max for more.
+    inference : {"vi", "mcmc"}, default "vi"
+        Variational inference, or samples of the values at inducing points by stochastic-gradient
+        Hamiltonian Monte Carlo (Havasi et al. 2018): kernels, inducing points and noise are
+        trained along in the first two thirds of the steps, and a hundred samples are kept.
     features : {"inducing", "random"}, default "inducing"
         What a layer is made of: values at inducing points, or weights of random Fourier features
         of its kernel (Cutajar et al. 2017), which need no inverse of a matrix.
@@ -281,7 +377,10 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     model_ : DeepModel or Ensemble
         The trained network and likelihood, or with `n_members` all of them.
     bound_history_ : array
-        The mean of the bound over successive stretches of the training.
+        The mean of the bound over successive stretches of the training; of `inference="mcmc"`,
+        of the log-density.
+    diagnostics_ : Diagnostics
+        How well the chain has mixed, with `inference="mcmc"`.
     calibration_ : Calibration
         How predictions are corrected, with `calibrate`.
     validation_scores_ : array of shape (scores, 3)

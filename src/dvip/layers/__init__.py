@@ -4,6 +4,7 @@ from dvip.layers.implicit_gp import ImplicitGPLayer
 from dvip.layers.layer import GaussianLayer, Layer, WhitenedGaussian
 from dvip.layers.perceptrons import Perceptrons
 from dvip.layers.random_features import RandomFeaturesLayer
+from dvip.layers.sampled_gp import SampledGPLayer
 from dvip.layers.sip import SIPLayer
 from dvip.layers.sparse_gp import SparseGPLayer
 from dvip.layers.vip import KnownVIPLayer, VIPLayer
@@ -16,6 +17,7 @@ __all__ = [
     "Perceptrons",
     "RandomFeaturesLayer",
     "SIPLayer",
+    "SampledGPLayer",
     "SparseGPLayer",
     "VIPLayer",
     "WhitenedGaussian",

@@ -1,6 +1,6 @@
 """A Gaussian process layer by random features: a Bayesian linear model on waves.
 
-Cutajar et al. 2017: with F frequencies ω_f, drawn once, and learned length-scales l and amplitude σ,
+Cutajar et al. 2017: with F frequencies ω_f, drawn once, learned length-scales l and amplitude σ,
 
     φ(x) = σ F^{-½} (cos ω_f·(x / l), sin ω_f·(x / l))_f,   f_h(x) = φ(x)ᵀ a_h,
 
