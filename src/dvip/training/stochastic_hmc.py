@@ -311,7 +311,13 @@ def sample_values(
     With `max_seconds` both parts of the chain are shortened. Signals take effect between pieces.
     """
     began, chain = time.monotonic(), StochasticChain(model, data, settings)
-    training = {**(identity or {}), **asdict(settings), "sampler": "stochastic-gradient HMC"}
+    training = {
+        **(identity or {}),
+        **asdict(settings),
+        "sampler": "stochastic-gradient HMC",
+        "steps_at_once": settings.steps_at_once,
+        "max_iter": settings.num_pieces * settings.steps_at_once,
+    }
     if checkpoints is not None:
         checkpoints.check(training)
         if checkpoints.resumed is not None:
