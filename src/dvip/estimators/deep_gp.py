@@ -38,7 +38,7 @@ INITIAL_VARIANCE = 1.0
 NUM_KEPT, MAX_R_HAT = 100, 1.2
 # Training steps of an implicit posterior, the fewest and the most; and in each of them, the samples
 # that are propagated.
-STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (2_000, 10_000), 10
+STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (500, 2_500), 10
 # Where the scale of an implicit posterior starts in an inner layer, and over which share of the
 # training its KL gains weight.
 INNER_SCALE_OF_IMPLICIT, WARM_UP_OF_IMPLICIT = 0.01, 0.05
@@ -221,7 +221,7 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 50,000; of an implicit posterior a fifth of that.
+        number of rows, up to 50,000; of an implicit posterior a twentieth of that.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -252,7 +252,7 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
     posterior : {"gaussian", "implicit"}, default "gaussian"
         Of the values at inducing points: a Gaussian, or an implicit distribution, which a network
         makes of noise and whose divergence from the prior a classifier estimates (Yu et al. 2019).
-        A step of it takes several times as long.
+        A step of it takes many times as long; with fewer inducing points, such as 20, it is quick.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.
@@ -321,7 +321,7 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 50,000; of an implicit posterior a fifth of that.
+        number of rows, up to 50,000; of an implicit posterior a twentieth of that.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -350,7 +350,7 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     posterior : {"gaussian", "implicit"}, default "gaussian"
         Of the values at inducing points: a Gaussian, or an implicit distribution, which a network
         makes of noise and whose divergence from the prior a classifier estimates (Yu et al. 2019).
-        A step of it takes several times as long.
+        A step of it takes many times as long; with fewer inducing points, such as 20, it is quick.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.
