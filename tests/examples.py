@@ -12,9 +12,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip import BayesianNeuralNetwork, ImplicitProcess
 from dvip.kernels import RBF, EmpiricalKernel, Kernel
-from dvip.layers import SIPLayer, SparseGPLayer, VIPLayer
+from dvip.layers import ImplicitGPLayer, SampledGPLayer, SIPLayer, SparseGPLayer, VIPLayer
 from dvip.network import DeepNetwork, build_network
-from dvip.parameters import combine, split_trainable
+from dvip.parameters import Fixed, combine, split_trainable
 
 SMALL_NETWORK = BayesianNeuralNetwork(hidden=(4,))
 
@@ -154,6 +154,23 @@ def make_sip_layer(
         process, jnp.asarray(inducing), num_units, 9, q_scale=1.0, key=key, **options
     )
     return perturbed(layer, seed, 0.1)
+
+
+def make_implicit_gp_layer(num_inputs: int = 3, num_units: int = 2) -> ImplicitGPLayer:
+    """A layer with five inducing points, away from its starting point."""
+    inputs = np.random.default_rng(0).normal(size=(20, num_inputs))
+    key, kernel = random_key(0), rbf_kernel(num_inputs)
+    layer = ImplicitGPLayer.create(kernel, inputs, num_units, 5, q_scale=1.0, key=key)
+    return perturbed(layer, 0, 0.1)
+
+
+def make_sampled_gp_layer(num_inputs: int = 3, num_units: int = 2) -> SampledGPLayer:
+    """A layer with seven samples at five inducing points."""
+    random = np.random.default_rng(0)
+    inputs, kernel = random.normal(size=(20, num_inputs)), rbf_kernel(num_inputs)
+    layer = perturbed(SampledGPLayer.create(kernel, inputs, num_units, 5, 7), 0, 0.1)
+    samples = Fixed(jnp.asarray(random.normal(size=(7, num_units, 5))))
+    return eqx.tree_at(lambda layer: layer.samples, layer, samples)
 
 
 def make_network(

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from dvip.likelihoods.student_t import StudentT as StudentT
     from dvip.neighbours.deep_ensembles import DeepEnsembleClassifier as DeepEnsembleClassifier
     from dvip.neighbours.deep_ensembles import DeepEnsembleRegressor as DeepEnsembleRegressor
+    from dvip.neighbours.deep_kernel import DeepKernelClassifier as DeepKernelClassifier
+    from dvip.neighbours.deep_kernel import DeepKernelRegressor as DeepKernelRegressor
     from dvip.neighbours.dropout import DropoutClassifier as DropoutClassifier
     from dvip.neighbours.dropout import DropoutRegressor as DropoutRegressor
     from dvip.neighbours.fbnn import FBNNClassifier as FBNNClassifier

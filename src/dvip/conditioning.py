@@ -25,7 +25,7 @@ from scipy.linalg import cholesky, solve_triangular
 from threadpoolctl import threadpool_limits
 
 from dvip.batches import Batch
-from dvip.layers import SparseGPLayer, VIPLayer, WhitenedGaussian
+from dvip.layers import WhitenedGaussian
 from dvip.likelihoods import Regression
 from dvip.network import DeepNetwork, SampleNoise
 from dvip.objectives import DeepModel
@@ -47,7 +47,8 @@ def why_not_conditioned(model: Any) -> str | None:
     likelihood, layer = model.likelihood, model.network.stages[-1].layer
     if not getattr(likelihood, "conjugate", False):
         return f"{type(likelihood).__name__} is not Gaussian noise, or a mixture of such"
-    if not isinstance(layer, VIPLayer | SparseGPLayer):
+    # All such layers are linear in their coefficients and tell their `features`.
+    if not isinstance(getattr(layer, "posterior", None), WhitenedGaussian):
         return f"the posterior of a {type(layer).__name__} is not Gaussian"
     return None
 

@@ -85,11 +85,13 @@ class Stage(eqx.Module):
         noise = jnp.expand_dims(self.inner_noise(), -1)
         return mean + self.propagated(inputs), variance + noise
 
-    def draw_function(self, key: PRNGKeyArray) -> tuple[PyTree[Array], Float[Array, "units 1"]]:
+    def draw_function(
+        self, key: PRNGKeyArray, shared_key: PRNGKeyArray
+    ) -> tuple[PyTree[Array], Float[Array, "units 1"]]:
         """One draw of the units' functions and of their noise, which is constant over inputs."""
         layer_key, noise_key = jax.random.split(key)
         white = jax.random.normal(noise_key, (self.num_units, 1))
-        return self.layer.draw_function(layer_key), white
+        return self.layer.draw_with_others(layer_key, shared_key), white
 
     def evaluate(
         self,
@@ -209,7 +211,8 @@ class DeepNetwork(eqx.Module):
     def draw_function(self, key: PRNGKeyArray) -> list[PyTree[Array]]:
         """One whole function from the posterior: every layer's coefficients and noise."""
         keys = jax.random.split(key, len(self.stages))
-        return [stage.draw_function(key) for stage, key in zip(self.stages, keys, strict=True)]
+        pairs = zip(self.stages, keys, strict=True)
+        return [stage.draw_function(own, key) for stage, own in pairs]
 
     def draw_functions(self, key: PRNGKeyArray, num_functions: int) -> list[PyTree[Array]]:
         """Several of them, along a first axis."""

@@ -11,7 +11,9 @@ from examples import (
     RandomWaves,
     assert_gradient,
     empirical_kernel,
+    make_implicit_gp_layer,
     make_layer,
+    make_sampled_gp_layer,
     make_sip_layer,
     make_sparse_layer,
     numpy_features,
@@ -23,7 +25,14 @@ from examples import (
 
 import dvip.layers
 from dvip import BayesianNeuralNetwork
-from dvip.layers import GaussianLayer, KnownVIPLayer, Layer, VIPLayer
+from dvip.layers import (
+    GaussianLayer,
+    KnownVIPLayer,
+    Layer,
+    RandomFeaturesLayer,
+    SampledGPLayer,
+    VIPLayer,
+)
 from dvip.parameters import split_trainable
 from dvip.processes import PerUnit
 from dvip.runtime import precision
@@ -42,6 +51,13 @@ EXAMPLES = {
     "inducing points, a process each, fresh noise": lambda: make_sparse_layer(
         empirical_kernel(PerUnit(NETWORK, 2), fresh_noise=True)
     ),
+    "random features": lambda: perturbed(
+        RandomFeaturesLayer.create(
+            3, 2, 5, variance=1.5, lengthscale=1.3, q_scale=0.7, key=random_key(0)
+        )
+    ),
+    "sampled gp": lambda: make_sampled_gp_layer(),
+    "implicit gp": lambda: make_implicit_gp_layer(),
     "sip, a process each, fresh noise": lambda: make_sip_layer(
         PerUnit(NETWORK, 2), fresh_noise=True
     ),
@@ -159,6 +175,9 @@ def test_kl_is_positive(layer):
     if isinstance(layer, GaussianLayer):
         assert layer.kl() > 0
         assert layer.kl_estimate(random_key(0)) == layer.kl()
+    elif isinstance(layer, SampledGPLayer):  # but for a constant, whatever the key
+        squares = np.square(layer.samples.value).sum(axis=(1, 2))
+        np.testing.assert_allclose(layer.kl_estimate(random_key(0)), 0.5 * squares.mean())
     else:  # of an estimate only that it is one number, which the key decides
         estimate = layer.kl_estimate(random_key(0))
         assert np.isfinite(estimate)

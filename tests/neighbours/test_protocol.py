@@ -23,6 +23,7 @@ NETWORK = dict(hidden=(8,), max_iter=180, batch_size=16, n_predictive_samples=9)
 # Settings that train in a moment, by the name in `--model` or by a name of a variant.
 # A new neighbour is added here.
 TINY = {
+    "deep-kernel": {**NETWORK, "n_inducing": 10},
     "mean-field": NETWORK,
     "dropout": NETWORK,
     "deep-ensemble": dict(NETWORK, n_networks=3),

@@ -298,6 +298,10 @@ class DeepEstimator(SamplingBuilder):
             kl_warm_up=self._kl_warm_up,
         )
 
+    def _steps_by_default(self) -> tuple[int, int]:
+        """The fewest training steps, and the most."""
+        return self._default_steps
+
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
     ) -> None:
@@ -306,7 +310,7 @@ class DeepEstimator(SamplingBuilder):
         if self.inference == "mcmc":
             self._sample_on(data, checkpoints)
             return
-        max_iter = int(self.max_iter or default_max_iter(data.num_rows, *self._default_steps))
+        max_iter = int(self.max_iter or default_max_iter(data.num_rows, *self._steps_by_default()))
         if max_iter < FEW_STEPS:
             warnings.warn(
                 f"max_iter={max_iter} steps are too few to learn from; thousands are usual.",

@@ -81,7 +81,7 @@ def check_attributes(estimator: Any) -> None:
     _check_array(estimator, "input_range_", "f", 2, num_inputs)
     sampled = estimator.inference == "mcmc"
     if hasattr(estimator, "bound_history_"):
-        number = estimator.n_chains if sampled else estimator.n_members
+        number = estimator.n_chains if estimator._makes_sampled_model else estimator.n_members
         members = () if number is None or estimator.inference == "exact" else (number,)
         _check_array(estimator, "bound_history_", "f", *members, estimator.bound_history_.shape[-1])
     if hasattr(estimator, "validation_scores_"):

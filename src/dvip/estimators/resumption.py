@@ -19,7 +19,7 @@ __all__ = ["checkpoint_folder", "training_identity", "training_seed"]
 # Parameters that a training does not depend on, and those that its settings and seed stand for.
 NOT_OF_THE_IDENTITY = (
     "verbose",
-    "inference",  # what has checkpoints is trained by variational inference
+    "inference",  # the settings of a sampler are others
     "n_predictive_samples",
     "random_state",
     "max_iter",
@@ -32,6 +32,8 @@ NOT_OF_THE_IDENTITY = (
     "calibrate",
     "validation_fraction",
 )
+# Parameters that earlier versions did not have, and what they did.
+NEW_PARAMETERS = {"features": "inducing", "posterior": "gaussian"}
 # Attributes that say how the data were made numbers of the model's scale.
 PREPARATION = ("input_scaler_", "target_scaler_", "target_shape_", "input_shape_", "classes_")
 
@@ -68,7 +70,9 @@ def training_identity(estimator: Any, fingerprint: str) -> dict[str, Any]:
     """
     parameters = encode_parameters(estimator)
     of_the_model = {
-        name: value for name, value in parameters.items() if name not in NOT_OF_THE_IDENTITY
+        name: value
+        for name, value in parameters.items()
+        if name not in NOT_OF_THE_IDENTITY and value != NEW_PARAMETERS.get(name)
     }
     arrays: dict[str, np.ndarray] = {}
     preparation = encode_attributes(estimator, PREPARATION, arrays)

@@ -55,6 +55,11 @@ class SamplingBuilder(EnsembleBuilder):
         """Whether a sample of the model has no variance left, so that a step has no gradient."""
         return self.inference == "mcmc"
 
+    @property
+    def _makes_sampled_model(self) -> bool:
+        """Whether what is fitted is a `SampledModel`."""
+        return self.inference == "mcmc"
+
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
         super().check_parameters()

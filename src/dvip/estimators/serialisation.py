@@ -327,7 +327,7 @@ def _fill_model(
     inputs = np.zeros((1, len(estimator.input_scaler_.mean)), estimator.precision)
     # The inputs stay NumPy's: a narrowing layer takes its projection from their values.
     skeleton = eqx.filter_eval_shape(lambda: estimator.build_model(inputs))
-    if estimator.inference == "mcmc":
+    if estimator._makes_sampled_model:
         number = next(len(array) for name, array in arrays.items() if SAMPLED in name)
         skeleton = eqx.filter_eval_shape(lambda model: _samples_of(model, number), skeleton)
     if estimator.n_members is not None:

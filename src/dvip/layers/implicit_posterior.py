@@ -10,7 +10,8 @@ contrast), of which the longest is in closed form:
 
 where n is the standard normal distribution, which p, standardised, is near to, and r is the
 Gaussian with the moments of q. The first and the last part are the logits of classifiers; both have
-to tell standardised samples from normal ones.
+to tell standardised samples from normal ones. Where p is the standard normal distribution itself,
+the last part is zero.
 """
 
 import equinox as eqx
@@ -97,11 +98,17 @@ class DensityRatio(eqx.Module):
     log_precision: Float[Array, "units values 1"]
     regression: Float[Array, "units values values"]
     q_classifier: Perceptrons  # log q / r, of samples made white
-    p_classifier: Perceptrons  # log p / n
+    p_classifier: Perceptrons | None  # log p / n, unless p is n
 
     @classmethod
     def create(
-        cls, num_units: int, num_values: int, scale: float, key: PRNGKeyArray
+        cls,
+        num_units: int,
+        num_values: int,
+        scale: float,
+        key: PRNGKeyArray,
+        *,
+        normal_prior: bool = False,
     ) -> "DensityRatio":
         """For a q of about that scale around zero."""
         zeros = jnp.zeros((num_units, num_values, 1))
@@ -115,7 +122,7 @@ class DensityRatio(eqx.Module):
             log_precision=zeros - jnp.log(scale),
             regression=jnp.zeros((num_units, num_values, num_values)),
             q_classifier=q_classifier,
-            p_classifier=p_classifier,
+            p_classifier=None if normal_prior else p_classifier,
         )
 
     def nearly_white(self, from_q: Samples) -> Samples:
@@ -129,10 +136,12 @@ class DensityRatio(eqx.Module):
         log_determinant = log_determinant - 2 * jnp.sum(self.log_precision, axis=(1, 2))
         squares = jnp.mean(jnp.sum(jnp.square(from_q), axis=1), axis=-1)
         gaussian = 0.5 * (squares - from_q.shape[1] - log_determinant)
-        logits = self.q_classifier(white) - self.p_classifier(from_q)
+        logits = self.q_classifier(white)
+        if self.p_classifier is not None:
+            logits = logits - self.p_classifier(from_q)
         return jnp.sum(gaussian + jnp.mean(logits[:, 0], axis=-1))
 
-    def loss(self, from_q: Samples, from_p: Samples, normal: Samples) -> Float[Array, ""]:
+    def loss(self, from_q: Samples, from_p: Samples | None, normal: Samples) -> Float[Array, ""]:
         """What trains w to be white, minus its log-likelihood, and the cross-entropies.
 
         The normal samples are whitened as those of q are, so that only a q that is not Gaussian can
@@ -142,7 +151,8 @@ class DensityRatio(eqx.Module):
         misfit = jnp.sum(0.5 * jnp.square(nearly_white) - self.log_precision, axis=1)
         white, _ = whitened(jax.lax.stop_gradient(nearly_white))
         entropies = _cross_entropy(self.q_classifier, white, whitened(normal)[0])
-        entropies += _cross_entropy(self.p_classifier, from_p, normal)
+        if self.p_classifier is not None and from_p is not None:
+            entropies += _cross_entropy(self.p_classifier, from_p, normal)
         return jnp.sum(jnp.mean(misfit + entropies, axis=-1))
 
 

@@ -56,6 +56,12 @@ class Layer(eqx.Module):
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """All that is random in one draw of the layer's H functions from q."""
 
+    def draw_with_others(self, key: PRNGKeyArray, shared_key: PRNGKeyArray) -> PyTree[Array]:
+        """As `draw_function`, in a network: its layers, if they depend on each other a posteriori,
+        have a key in common."""
+        del shared_key
+        return self.draw_function(key)
+
     @abc.abstractmethod
     def evaluate(
         self, function: PyTree[Array], inputs: Float[Array, "inputs batch"]

@@ -95,6 +95,8 @@ def with_shared_parameters(cls: Estimator) -> Estimator:
     }
     if cls.task == "classification":
         shared["attributes"] = f"classes_ : array\n        The labels, sorted.\n    {ATTRIBUTES}"
+        if not cls()._without_variance:
+            shared["likelihood"] = shared["likelihood"].replace("softmax for", "robust-max for")
     for name, text in shared.items():
         cls.__doc__ = cls.__doc__.replace(f"{{{name}}}", text)
     return cls
