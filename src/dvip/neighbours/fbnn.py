@@ -27,7 +27,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from threadpoolctl import threadpool_limits
 
 from dvip.batches import Batch
 from dvip.estimators.classification import DeepClassifier
@@ -43,7 +42,6 @@ from dvip.neighbours.stein import spectral_score
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
 from dvip.sum_kernel import GPData, SumKernel, fitted_kernel
-from dvip.training import CheckpointFolder, Data
 
 __all__ = ["FBNNClassifier", "FBNNLayer", "FBNNRegressor", "FittedGP", "functional_kl"]
 
@@ -132,7 +130,7 @@ class _FBNN(MeasuredEstimator):
     """The parameters of functional inference and its layer."""
 
     n_training_samples: int | None = 10
-    _default_steps: ClassVar[tuple[int, int]] = (5_000, 20_000)
+    _default_steps: ClassVar[tuple[int, int]] = (3_000, 12_000)
     # The fitted kernel's parameters, until the model has them.
     _kernel: np.ndarray | None = None
 
@@ -157,17 +155,6 @@ class _FBNN(MeasuredEstimator):
         verbose: bool = False,
     ):
         self._store(locals())
-
-    def _train_on(
-        self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
-    ) -> None:
-        # Eigenvectors of small matrices take ten times as long where threads wait for each other.
-        with threadpool_limits(1, user_api="blas"):
-            super()._train_on(data, inputs, checkpoints)
-
-    def _train_once(self, rows: Batch) -> None:
-        with threadpool_limits(1, user_api="blas"):
-            super()._train_once(rows)
 
     @property
     def _fits_prior(self) -> bool:

@@ -6,9 +6,8 @@ Ma and Hernández-Lobato 2021. A generator is a distribution over functions with
 
 where (c_0, c) are the outputs of a network of x and z. The prior generator p, with z ~ N(0, I), is
 fitted to functions that are drawn from an implicit process, along with all else. The parameters of
-that process are fixed, and no target is looked at: a prior that is fitted to the data is what the
-paper argues against. The posterior generator q has a network and a noise of its own, and
-z ~ N(m, diag s²). The objective is
+that process are fixed, and no target is looked at: the prior is not fitted to the data. The
+posterior generator q has a network and a noise of its own, and z ~ N(m, diag s²). The objective is
 
     Σ_n E_q[log p(y_n | f(x_n))] - E_X KL(q(f_X) | p(f_X)),
 

@@ -63,6 +63,10 @@ class _Linearised(NetworkEstimator):
         super().check_parameters()
         check_among("method", self.method, METHODS)
 
+    def _steps_by_default(self) -> tuple[int, int]:
+        fewest, most = self._default_steps  # a step in function space takes far longer
+        return (fewest, most) if self.method == "laplace" else (fewest // 2, most // 2)
+
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
     ) -> Layer:
@@ -132,8 +136,8 @@ class LinearisedRegressor(DeepRegressor, _Linearised):
     method : {"laplace", "function-space"}, default "laplace"
         Train a network, then take it as linear in its weights, with their posterior in closed form;
         or find independent Gaussian weights whose linearised functions stay near those of the
-        prior. "laplace" keeps a covariance of all weights: of networks with more than 3,000 it
-        is that of the last layer alone.
+        prior, in half as many steps. "laplace" keeps a covariance of all weights: of networks with
+        more than 3,000 it is that of the last layer alone.
     prior_scale : float, default 1.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n. "laplace"
         chooses it anew after the training, by the marginal likelihood.
@@ -169,8 +173,8 @@ class LinearisedClassifier(DeepClassifier, _Linearised):
     method : {"laplace", "function-space"}, default "laplace"
         Train a network, then take it as linear in its weights, with their posterior in closed form;
         or find independent Gaussian weights whose linearised functions stay near those of the
-        prior. "laplace" keeps a covariance of all weights: of networks with more than 3,000 it
-        is that of the last layer alone.
+        prior, in half as many steps. "laplace" keeps a covariance of all weights: of networks with
+        more than 3,000 it is that of the last layer alone.
     prior_scale : float, default 1.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n. "laplace"
         chooses it anew after the training, by the marginal likelihood.

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from threadpoolctl import threadpool_limits
 
 from dvip.batches import Batch
 from dvip.estimators.builder import check_count
@@ -99,10 +100,12 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
             raise ValueError(
                 f"n_points={given!r}: give two numbers, of rows and of points that cover the "
-                "inputs, such as (20, 20)."
+                "inputs, such as (20, 10)."
             )
-        for name, number in (*(("n_points", n) for n in given), ("n_functions", self.n_functions)):
-            check_count(name, number)
+        check_count("n_points", given[0])
+        if given[1] != 0:
+            check_count("n_points", given[1])
+        check_count("n_functions", self.n_functions)
         if self.n_functions < 2:
             raise ValueError("n_functions=1: one function tells nothing of others, use 2 or more.")
         process = self._input_process()
@@ -124,13 +127,20 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         rows: Any = data  # in memory or streamed
         sample = rows.rows(self.seed_, 0, min(self._num_looked_at, data.num_rows))
         self._look_at(sample, data.num_rows)
-        super()._train_on(data, inputs, checkpoints)
+        with _one_thread():
+            super()._train_on(data, inputs, checkpoints)
 
     def _train_once(self, rows: Batch) -> None:
         if not hasattr(self, "model_"):
             some: Any = [part[: self._num_looked_at] for part in rows]
             self._look_at(Batch(*some), len(rows.inputs))
-        super()._train_once(rows)
+        with _one_thread():
+            super()._train_once(rows)
 
     def _points(self, inputs: np.ndarray, key: PRNGKeyArray) -> MeasurementPoints:
         return MeasurementPoints.create(inputs, self.n_points, self._kl_weight, key)
+
+
+def _one_thread() -> threadpool_limits:
+    """Factors of small matrices take ten times as long where threads wait for each other."""
+    return threadpool_limits(1, user_api="blas")

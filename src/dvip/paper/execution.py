@@ -162,7 +162,8 @@ def execute(run: Run, data: Path | None = None) -> dict[str, Any]:
     for _ in range(2 if run.timed else 1):
         result |= fit(estimator, split)
     if result["error"] is None:
-        result["bound"] = float(estimator.bound_history_[-1])
+        if len(estimator.bound_history_):  # a process in closed form has none
+            result["bound"] = float(estimator.bound_history_[-1])
         judged = judge(estimator, split)
         infinite = [name for name, score in judged["metrics"].items() if not math.isfinite(score)]
         if infinite:

@@ -14,6 +14,7 @@ from dvip import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegresso
 from dvip.paper.datasets.catalogue import DATASETS
 from dvip.paper.results import Run
 from dvip.processes.bnn import BayesianNeuralNetwork
+from dvip.registry import ESTIMATORS, MODELS
 
 __all__ = ["EXPERIMENTS", "METHODS", "Experiment", "Method"]
 
@@ -102,7 +103,40 @@ def _all_methods() -> list[Method]:
     return methods
 
 
-METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _all_methods()})
+def _neighbours() -> list[Method]:
+    """Other ways to infer functions; most have a classifier as well."""
+
+    def method(model: str, label: str, name: str | None = None, **settings: Any) -> Method:
+        estimators = {task: ESTIMATORS[cls] for task, cls in MODELS[model].items()}
+        return Method(name or model, label, estimators, settings)
+
+    def deep_gp(name: str, label: str, **settings: Any) -> Method:
+        return Method(name, label, DEEP_GP, {"n_layers": 2, **settings})
+
+    return [
+        Method("dvip", "DVIP, default", {"regression": DVIPRegressor}),
+        Method("sip-2", "SIP 2", SIP, {"n_layers": 2}),
+        method("deep-kernel", "deep kernel"),
+        method("fbnn", "fBNN"),
+        method("fbnn", "fBNN, rows only", "fbnn-rows", n_points=(20, 0)),
+        method("fbnn", "fBNN, BNN prior", "fbnn-bnn", prior="bnn"),
+        method("fvi", "FVI"),
+        method("linearised", "Laplace"),
+        method("linearised", "function-space VI", "function-space", method="function-space"),
+        method("repulsive", "repulsive, functions"),
+        method("repulsive", "repulsive, weights", "repulsive-weights", repulsion="weights"),
+        deep_gp("dgp-2-mcmc", "DGP 2, sampled", inference="mcmc"),
+        deep_gp("dgp-2-random", "DGP 2, random features", features="random"),
+        deep_gp("dgp-2-implicit", "DGP 2, implicit", posterior="implicit"),
+        method("mean-field", "mean field"),
+        method("dropout", "dropout"),
+        method("deep-ensemble", "deep ensemble"),
+    ]
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {method.name: method for method in (*_all_methods(), *_neighbours())}
+)
 
 
 # Where a set has one published test part, its runs differ by the seed; where its splits are random,
@@ -115,6 +149,10 @@ CLASSIFICATION = ("accuracy", "log_likelihood", "auc")
 
 UCI = ("boston", "energy", "concrete", "wine-red", "power", "kin8nm", "naval", "protein")
 
+SMALL = ("boston", "energy", "concrete", "wine-red", "yacht")
+LARGE = ("power", "kin8nm", "naval", "protein")
+GAPS = ("boston", "energy", "concrete", "yacht")
+
 # Our names of methods, and the name and variant that the paper has for each.
 PaperNames = Mapping[str, tuple[str, str]]
 
@@ -126,6 +164,7 @@ def _named(names: str, variant: str = "") -> dict[str, tuple[str, str]]:
 
 DVIPS = "dvip-2 dvip-3 dvip-4 dvip-5"
 DGPS = "dgp-2 dgp-3 dgp-4 dgp-5"
+NEIGHBOURS = [method.name for method in _neighbours() if method.name != "dvip"]
 
 
 @dataclass(frozen=True)
@@ -139,8 +178,9 @@ class Experiment:
     metrics: tuple[str, ...]
     # Training steps, where they are not the estimator's default.
     max_iter: int | None = None
-    # At most so many splits or seeds of a dataset, unless others are asked for.
+    # At most so many splits or seeds of a dataset, unless others are asked for: of all, or of some.
     num_repeats: int | None = None
+    repeats_of: Mapping[str, int] = field(default_factory=dict)
     # Times are the result: one run at a time, whatever the number of cores.
     timed: bool = False
 
@@ -179,7 +219,8 @@ class Experiment:
         default_seeds = range(NUM_SEEDS if len(default_splits) == 1 else 1)
         chosen = [split for split in splits if split in default_splits]
         repeats = list(product(chosen if splits else default_splits, seeds or default_seeds))
-        return repeats if splits or seeds else repeats[: self.num_repeats]
+        most = self.repeats_of.get(dataset, self.num_repeats)
+        return repeats if splits or seeds else repeats[:most]
 
 
 def _splits(dataset: str) -> range:
@@ -313,6 +354,15 @@ _ALL = (
         (*REGRESSION, "cpu_seconds"),
         max_iter=5_000,
         num_repeats=3,
+    ),
+    Experiment(
+        "neighbours",
+        "Other ways to infer functions (not in the paper)",
+        (*SMALL, *LARGE, *(f"{name}-gap" for name in GAPS), "co2", "toy"),
+        _named("dvip vip dvip-2 dvip-3 dvip-2-gp sgp dgp-2 sip " + " ".join(NEIGHBOURS)),
+        (*REGRESSION, "coverage_95", "cpu_seconds"),
+        num_repeats=5,
+        repeats_of={**dict.fromkeys(LARGE, 2), "co2": 1, "toy": 1},
     ),
     Experiment(
         "timing",

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from dvip.files import replace_file
 from dvip.paper.figures import figures
 from dvip.paper.summaries import Summary, Table, agreement, command, markdown, mixture, tables
+from dvip.paper.verdicts import Verdict, verdicts, verdicts_table
 from dvip.plots import image
 
 __all__ = ["html_report", "write_experiment"]
@@ -24,7 +25,10 @@ CAPTIONS = {
     "reliability": "How often the predicted class was right, against its probability; an honest "
     "model is on the diagonal. The size of a point is its share of the rows. All datasets pooled.",
     "curves": "Above: predictions and held-out points. Below: functions of the learned prior.",
+    "side": "Predictions, held-out points, and some functions of the posterior.",
 }
+
+CLAIMS = "What the paper says of its neighbours"
 
 # These come after the tables.
 CALIBRATION = ("calibration", "reliability")
@@ -48,6 +52,7 @@ table { border-collapse: collapse; font-size: 0.82rem; font-variant-numeric: tab
 th, td { padding: 0.25rem 0.5rem; text-align: right; white-space: nowrap; }
 th:first-child { text-align: left; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--paper); }
+.words th, .words td { text-align: left; white-space: normal; vertical-align: top; }
 thead th { border-bottom: 1px solid var(--ink); }
 tr.dvip > * { border-top: 1px solid var(--line); }
 tr.paper td { color: var(--soft); }
@@ -63,7 +68,11 @@ def write_experiment(summary: Summary, folder: Path) -> list[Path]:
     stem = summary.experiment.name
     if summary.other_budget:
         stem += f"-max-iter-{summary.other_budget}"
-    pages = {folder / f"{stem}.md": markdown(summary).encode()}
+    text = markdown(summary)
+    claims = verdicts_table(summary)
+    if claims:
+        text = f"{text}\n## {CLAIMS}\n\n{claims}\n"
+    pages = {folder / f"{stem}.md": text.encode()}
     for name, figure in figures(summary).items():
         path = folder / "figures" / f"{stem}-{name}.png"
         pages[path] = image(figure, "png")
@@ -103,9 +112,24 @@ def _section(summary: Summary) -> str:
     ]
     if calibration:
         parts += ["<h3>Calibration</h3>", *(_figure(*item) for item in calibration.items())]
+    found = verdicts(summary)
+    if found:
+        parts.append(_claims(found))
     if summary.mixed:
         parts.append(f"<p>{escape(mixture(summary))}</p>")
     return "".join([*parts, _diverged(summary), "</section>"])
+
+
+def _claims(found: Sequence[Verdict]) -> str:
+    rows = "".join(
+        f'<tr class="dvip"><th>{escape(claim)}</th><td>{escape(numbers)}</td>'
+        f"<td><b>{escape(verdict)}</b></td></tr>"
+        for claim, numbers, verdict in found
+    )
+    return (
+        f'<h3>{CLAIMS}</h3><div class="wide"><table class="words"><thead><tr><th>it says</th>'
+        f"<th>seen</th><th>verdict</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
 
 
 def _diverged(summary: Summary) -> str:

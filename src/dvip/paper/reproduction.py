@@ -20,6 +20,7 @@ from dvip.paper.page import html_report, write_experiment
 from dvip.paper.results import LOCKS, Results, Run
 from dvip.paper.runs import Outcome, run_all
 from dvip.paper.summaries import Table, agreement, summarise, summarise_all, tables
+from dvip.paper.verdicts import verdicts
 
 __all__ = ["list_experiments", "parse_part", "part_of", "reproduce_experiment", "write_report"]
 
@@ -122,6 +123,8 @@ def show_tables(experiment: Experiment, out: Path, max_iter: int | None) -> None
         verdict = agreement(summary, table.metric)
         if verdict:
             typer.echo(verdict)
+    for claim, numbers, verdict in verdicts(summary):
+        typer.echo(f"{claim}: {verdict}. {numbers}.")
     typer.echo(f"Wrote {', '.join(map(str, written))}.")
 
 

@@ -1,0 +1,221 @@
+"""What the paper says of its neighbours, sentence by sentence, beside what the runs have."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dvip.paper.grids import GAPS, METHODS
+from dvip.paper.summaries import Summary
+
+__all__ = ["EXPERIMENT", "Verdict", "verdicts", "verdicts_table"]
+
+EXPERIMENT = "neighbours"
+
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold here", "not decided"
+# Mean differences within so many standard errors decide nothing.
+ERRORS = 2.0
+
+ONE_INPUT = ("toy", "co2")
+GAP_SETS = tuple(f"{name}-gap" for name in GAPS)
+
+
+class Verdict(NamedTuple):
+    """A sentence, in short; the numbers that speak for or against it; what follows."""
+
+    claim: str
+    numbers: str
+    verdict: str
+
+
+class Paired(NamedTuple):
+    """Differences of two methods in a metric, a number for each run that both have."""
+
+    differences: np.ndarray
+    num_datasets: int
+
+    @property
+    def mean(self) -> float:
+        """Their mean; not a number if there are none."""
+        return float(np.mean(self.differences)) if len(self.differences) else np.nan
+
+    @property
+    def stderr(self) -> float:
+        """The standard error of the mean."""
+        number = len(self.differences)
+        return float(np.std(self.differences, ddof=1) / np.sqrt(number)) if number > 1 else np.nan
+
+    @property
+    def decided(self) -> str:
+        """Whether the first method has more, less, or neither."""
+        if not abs(self.mean) > ERRORS * self.stderr:
+            return UNDECIDED
+        return "more" if self.mean > 0 else "less"
+
+    def __str__(self) -> str:
+        if not len(self.differences):
+            return "no runs"
+        runs = f"{len(self.differences)} runs of {self.num_datasets} sets"
+        return f"{self.mean:+.3f} ± {self.stderr:.3f} ({runs})"
+
+
+def paired(
+    summary: Summary, metric: str, first: str, second: str, datasets: Sequence[str]
+) -> Paired:
+    """`first` minus `second`, on the same splits; RMSE and seconds as logarithms of ratios."""
+    differences, used = [], 0
+    for dataset in datasets:
+        cells = [summary.cells.get((dataset, method)) for method in (first, second)]
+        if None in cells:
+            continue
+        scores = [
+            {(run["split"], run["seed"]): _value(run, metric) for run in cell.finished}
+            for cell in cells
+            if cell is not None
+        ]
+        common = sorted(scores[0].keys() & scores[1].keys())
+        values = [scores[0][key] - scores[1][key] for key in common]
+        differences += values
+        used += bool(values)
+    return Paired(np.array(differences), used)
+
+
+def _value(run: Mapping[str, Any], metric: str) -> float:
+    """A score of a run; of errors and times the logarithm."""
+    if metric == "cpu_seconds":
+        return float(np.log(run["cpu_seconds"]))
+    value = run["metrics"][metric]
+    return float(np.log(value)) if metric == "rmse" else float(value)
+
+
+def _label(method: str) -> str:
+    return METHODS[method].label
+
+
+def _over_confident(summary: Summary) -> Verdict:
+    sets = {"UCI sets": _tables(summary), "gaps": GAP_SETS}
+    parts, fewer = [], []
+    for where, names in sets.items():
+        shares = {
+            method: _mean(summary, "coverage_95", method, names)
+            for method in ("deep-kernel", "sgp")
+        }
+        parts.append(
+            f"95 % intervals cover {shares['deep-kernel']:.1%} on {where}, those of the sparse GP "
+            f"{shares['sgp']:.1%}"
+        )
+        fewer.append(shares["deep-kernel"] < min(0.93, shares["sgp"]))
+    known = paired(summary, "coverage_95", "deep-kernel", "sgp", sets["UCI sets"])
+    verdict = UNDECIDED if not len(known.differences) else HOLDS if all(fewer) else FAILS
+    return Verdict(
+        "Deep kernel learning is over-confident: the network is not random",
+        "; ".join(parts),
+        verdict,
+    )
+
+
+def _covers(summary: Summary) -> Verdict:
+    narrow = paired(summary, "nll", "fbnn", "fbnn-rows", ONE_INPUT)
+    wide = paired(summary, "nll", "fbnn", "fbnn-rows", GAP_SETS)
+    numbers = (
+        f"NLL with covering points minus without: {narrow} with one input, {wide} in gaps of 6 to "
+        "13 inputs"
+    )
+    helps, still = narrow.mean < 0, wide.decided == "less"
+    if not (len(narrow.differences) and len(wide.differences)):
+        verdict = UNDECIDED
+    else:
+        verdict = FAILS if not helps or still else HOLDS
+    return Verdict(
+        "fBNN needs points that cover the input space, which fails in many dimensions",
+        numbers,
+        verdict,
+    )
+
+
+def _fixed_prior(summary: Summary) -> Verdict:
+    tables = _tables(summary)
+    pairs = {method: paired(summary, "rmse", method, "vip", tables) for method in FIXED}
+    numbers = "; ".join(
+        f"{_label(method)}: log RMSE minus that of VIP with the same prior learned {pair}"
+        for method, pair in pairs.items()
+    )
+    decided = [pair.decided for pair in pairs.values()]
+    verdict = HOLDS if set(decided) == {"more"} else FAILS if "less" in decided else UNDECIDED
+    return Verdict(
+        "fBNN and FVI cannot fit the prior to data, and that costs accuracy", numbers, verdict
+    )
+
+
+FIXED = ("fbnn-bnn", "fvi")
+
+
+def _deep_sip(summary: Summary) -> Verdict:
+    pairs = {
+        other: paired(summary, "nll", "sip-2", other, _tables(summary))
+        for other in ("sip", "dvip-2")
+    }
+    numbers = "; ".join(
+        f"NLL of SIP 2 minus {_label(other)}: {pair}" for other, pair in pairs.items()
+    )
+    decided = {pair.decided for pair in pairs.values()}
+    verdict = HOLDS if decided == {"less"} else FAILS if "more" in decided else UNDECIDED
+    return Verdict("SIP's layers in a deep model lead to better results", numbers, verdict)
+
+
+def _generalise(summary: Summary) -> Verdict:
+    tables = _tables(summary)
+    pairs = {
+        (method, metric): paired(summary, metric, method, "dgp-2", tables)
+        for method in ("dvip-2", "dvip-2-gp")
+        for metric in ("nll", "cpu_seconds")
+    }
+    names = {"nll": "NLL", "cpu_seconds": "log CPU seconds"}
+    numbers = "; ".join(
+        f"{names[metric]} of {_label(method)} minus DGP 2: {pair}"
+        for (method, metric), pair in pairs.items()
+    )
+    cheaper = pairs["dvip-2", "cpu_seconds"].decided == "less"
+    worse = pairs["dvip-2", "nll"].decided == "more"
+    if not len(pairs["dvip-2", "nll"].differences):
+        verdict = UNDECIDED
+    else:
+        verdict = HOLDS if cheaper and not worse else FAILS
+    return Verdict("Deep implicit processes generalise deep GPs, at less cost", numbers, verdict)
+
+
+CLAIMS: tuple[Callable[[Summary], Verdict], ...] = (
+    _over_confident,
+    _covers,
+    _fixed_prior,
+    _deep_sip,
+    _generalise,
+)
+
+
+def _tables(summary: Summary) -> list[str]:
+    """The sets with published random splits."""
+    return [name for name in summary.datasets if name not in (*GAP_SETS, *ONE_INPUT)]
+
+
+def _mean(summary: Summary, metric: str, method: str, datasets: Sequence[str]) -> float:
+    cells = [summary.cells.get((name, method)) for name in datasets]
+    means = [estimate.mean for cell in cells if cell and (estimate := cell.ours(metric))]
+    return float(np.mean(means)) if means else np.nan
+
+
+def verdicts(summary: Summary) -> list[Verdict]:
+    """A verdict for each sentence, where the experiment is about them."""
+    if summary.experiment.name != EXPERIMENT:
+        return []
+    return [claim(summary) for claim in CLAIMS]
+
+
+def verdicts_table(summary: Summary) -> str:
+    """The verdicts as a table in Markdown; nothing for other experiments."""
+    found = verdicts(summary)
+    if not found:
+        return ""
+    lines = ["| the paper says | seen | verdict |", "|---|---|---|"]
+    lines += [f"| {claim} | {numbers} | **{verdict}** |" for claim, numbers, verdict in found]
+    return "\n".join(lines)
