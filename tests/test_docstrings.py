@@ -40,7 +40,10 @@ def parameters(function):
 
 
 # What takes long to compile.
-SLOW = ("dvip.estimators.sparse_implicit", "dvip.neighbours.fbnn", "dvip.neighbours.fvi")
+SLOW = (
+    "dvip.estimators.sparse_implicit",
+    *(name for name in MODULES if ".neighbours." in name and not name.endswith("mean_field")),
+)
 # What needs a package that is an extra.
 OPTIONAL = {"dvip.skpro": "skpro"}
 

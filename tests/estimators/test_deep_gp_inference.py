@@ -87,6 +87,7 @@ def test_a_resumed_training_is_bit_equal(name, model, monkeypatch, tmp_path):
         DeepGPRegressor(**DEEP, posterior=other).fit(X, Y, resume=True, **options)
 
 
+@pytest.mark.slow
 def test_draws_have_the_moments_of_predictions(model):
     functions = model.sample_functions(1_000, random_state=0)
     many = DeepGPRegressor(**model.get_params()).set_params(n_predictive_samples=500)
@@ -96,6 +97,7 @@ def test_draws_have_the_moments_of_predictions(model):
     assert (np.abs(values.mean(axis=0) - many.predict(X)) < 6 * error).all()
 
 
+@pytest.mark.slow
 def test_labels_and_sources(name):
     labels = np.array(["low", "middle", "high"])[np.digitize(Y, np.quantile(Y, [0.3, 0.6]))]
     classifier = DeepGPClassifier(**{**DEEP, **VARIANTS[name]}).fit(X, labels)
@@ -104,6 +106,7 @@ def test_labels_and_sources(name):
     assert np.isfinite(streamed.predict(X)).all()
 
 
+@pytest.mark.slow
 def test_members_and_parts(name):
     made = DeepGPRegressor(**{**DEEP, **VARIANTS[name], "max_iter": 100}, n_members=2)
     if name == "mcmc":
@@ -149,18 +152,18 @@ def test_wrong_parameters(options, message):
         DeepGPRegressor(**options).fit(X, Y)
 
 
-@pytest.mark.parametrize("num_inputs", [3, 20])
-def test_random_features_have_the_covariance_of_the_kernel(num_inputs):
+@pytest.mark.parametrize(("num_inputs", "error"), [(3, 0.03), (20, 0.15)])
+def test_random_features_have_the_covariance_of_the_kernel(num_inputs, error):
     with precision("float64"):
         layer = RandomFeaturesLayer.create(
-            num_inputs, 1, 2**12, variance=1.7, lengthscale=2.0, q_scale=1.0, key=random_key(0)
+            num_inputs, 1, 2**9, variance=1.7, lengthscale=2.0, q_scale=1.0, key=random_key(0)
         )
         inputs = np.random.default_rng(0).normal(size=(num_inputs, 6))
         features = np.asarray(layer.features(jnp.asarray(inputs))[1][0])
         _, variance = layer.marginals(jnp.asarray(inputs))
     distances = np.square(inputs[:, :, None] - inputs[:, None]).sum(axis=0)
     expected = 1.7 * np.exp(-distances / 8)
-    np.testing.assert_allclose(features.T @ features, expected, atol=0.12)
+    np.testing.assert_allclose(features.T @ features, expected, atol=error)
     np.testing.assert_allclose(variance, np.full((1, 6), 1.7), rtol=1e-9)
 
 

@@ -76,6 +76,7 @@ def test_bounds_are_on_their_sides():
     assert grid_kl(posterior, p, INPUTS, 2_000, random_key(7)) > 0
 
 
+@pytest.mark.slow
 def test_prior_generator_learns_the_process():
     X = np.random.default_rng(0).normal(size=(80, 1))
     options = dict(prior="linear", hidden=(10,), max_iter=1_000, learning_rate=0.02, n_latents=3)

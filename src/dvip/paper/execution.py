@@ -162,8 +162,10 @@ def execute(run: Run, data: Path | None = None) -> dict[str, Any]:
     for _ in range(2 if run.timed else 1):
         result |= fit(estimator, split)
     if result["error"] is None:
-        if len(estimator.bound_history_):  # a process in closed form has none
-            result["bound"] = float(estimator.bound_history_[-1])
+        # A mixture of models has no bound of its own, a process in closed form none at all.
+        history = getattr(estimator, "bound_history_", ())
+        if len(history):
+            result["bound"] = float(np.ravel(history)[-1])
         judged = judge(estimator, split)
         infinite = [name for name, score in judged["metrics"].items() if not math.isfinite(score)]
         if infinite:
