@@ -9,6 +9,7 @@ from command_line import QUICK, patients, refuse, succeed
 from sklearn.datasets import load_diabetes, load_iris
 
 from dvip import DeepGPRegressor, DVIPClassifier, DVIPRegressor, SIPRegressor, load, metrics
+from dvip.registry import ESTIMATORS, MODELS
 from dvip.tables import RowSplit
 
 QUANTILES = ["q05", "q25", "q50", "q75", "q95"]
@@ -183,6 +184,20 @@ def test_models_that_python_saved_without_column_names(tmp_path):
     assert "5 numeric columns" in message
     evaluated = succeed("evaluate", tmp_path / "m", tmp_path / "more.csv", "--target", "target")
     assert "accuracy" in evaluated.stdout
+
+
+QUICKLY = {name: () if name == "dropout" else pytest.mark.slow for name in MODELS}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=mark) for name, mark in QUICKLY.items()])
+def test_every_model_by_its_name(name, tmp_path):
+    frame = load_diabetes(as_frame=True).frame[:60]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options = ("--model", name, "--max-iter", 60, "--out", tmp_path / "m")
+    succeed("fit", tmp_path / "t.csv", "--target", "target", *options)
+    assert type(load(tmp_path / "m")) is ESTIMATORS[MODELS[name]["regression"]]
+    result = succeed("evaluate", tmp_path / "m", tmp_path / "t.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 60
 
 
 @pytest.mark.slow

@@ -112,8 +112,8 @@ def fit(
     model: Annotated[
         Model,
         typer.Option(
-            help="Deep variational implicit process, deep GP with inducing points, or sparse "
-            "implicit process."
+            help="Deep variational implicit process, deep GP, sparse implicit process, or one of "
+            "the methods that they are compared to (docs/neighbours.md)."
         ),
     ] = DEFAULT_MODEL,
     inference: Annotated[
@@ -121,7 +121,7 @@ def fit(
         typer.Option(
             help="Of dvip. auto, the default: candidates are tried on rows that they leave out, "
             "and mixed. vi: one model as the options say, by default the paper's. mcmc: its "
-            "posterior is sampled. exact: a Gaussian process in closed form."
+            "posterior is sampled, also of deep-gp. exact: a Gaussian process in closed form."
         ),
     ] = None,
     layers: Annotated[
@@ -250,6 +250,7 @@ def fit(
       dvip fit lab.csv --target yield --out model --drop batch --layers 2 --max-iter 5000
       dvip fit lab.csv --target yield --out model --model deep-gp
       dvip fit lab.csv --target yield --out model --model sip
+      dvip fit lab.csv --target yield --out model --model deep-ensemble
       dvip fit co2.csv --target ppm --out model --prior "linear + periodic(period=1) + gp"
       dvip fit lab.csv --target yield --out model --members 5 --calibrate
       dvip fit stars.csv --target flux --noise-column flux_error --out model
