@@ -8,7 +8,7 @@ from dvip.paper.grids import EXPERIMENTS, METHODS
 from dvip.paper.page import html_report, write_experiment
 from dvip.paper.results import Results, Run
 from dvip.paper.summaries import summarise
-from dvip.paper.verdicts import FAILS, HOLDS, UNDECIDED, verdicts
+from dvip.paper.verdicts import FAILS, HOLDS, PARTLY, UNDECIDED, verdicts
 
 NEIGHBOURS = EXPERIMENTS["neighbours"]
 DKL, COVERS, FIXED, SIP, DEEP = range(5)
@@ -62,7 +62,15 @@ def test_over_confidence(tmp_path, coverage, verdict):
             store(tmp_path, dataset, method, [1.0, 1.1], coverage=share)
     claim = judged(tmp_path)[DKL]
     assert claim.verdict == verdict
-    assert f"cover {coverage[0]:.1%} on UCI sets" in claim.numbers
+    assert f"on UCI sets (energy) 95 % intervals hold {coverage[0]:.1%}" in claim.numbers
+
+
+def test_over_confidence_in_gaps_alone(tmp_path):
+    store(tmp_path, "boston", "sgp", [1.0], coverage=0.5)  # without a partner
+    for dataset, share in (("energy", 0.95), ("energy-gap", 0.5)):
+        store(tmp_path, dataset, "deep-kernel", [1.0], coverage=share)
+        store(tmp_path, dataset, "sgp", [1.0], coverage=0.95)
+    assert judged(tmp_path)[DKL].verdict == PARTLY
 
 
 @pytest.mark.parametrize(
@@ -73,6 +81,9 @@ def test_priors_that_cannot_learn(tmp_path, fixed, verdict):
     for method, difference in zip(("fbnn-bnn", "fvi"), fixed, strict=True):
         store(tmp_path, "energy", method, shifted(difference)[1])
     assert judged(tmp_path)[FIXED].verdict == verdict
+    if verdict == FAILS:  # but a prior that is fitted would have been better
+        store(tmp_path, "energy", "fbnn", shifted(0)[0])
+        assert judged(tmp_path)[FIXED].verdict == PARTLY
 
 
 @pytest.mark.parametrize(("in_gaps", "verdict"), [(0.0, HOLDS), (-0.3, FAILS)])

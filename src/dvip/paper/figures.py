@@ -24,7 +24,7 @@ __all__ = [
 
 OURS, PAPER = "#1f5f99", "#c98a2b"
 TRAIN, TEST, DRAWS, BAND = "#1b1b1e", "#d1495b", "#3f7d5b", "#d6e6f4"
-MAX_COLUMNS = 4
+MAX_COLUMNS, MAX_CALIBRATIONS = 4, 12
 # A method far worse than all others would squeeze them to a line: up to a quarter of a panel's
 # values is written at its edge where the others then have so many times the space.
 FAR = 5.0
@@ -250,13 +250,20 @@ def calibration_figure(results_by_method: Mapping[str, Sequence[dict[str, Any]]]
 
     All datasets and runs of a method are pooled, a row counts as a row.
     """
-    figure = Figure(figsize=(2.1 * len(results_by_method) + 0.6, 4.6), layout="constrained")
-    grid = figure.subplots(2, len(results_by_method), squeeze=False)
-    for column, (method, results) in enumerate(results_by_method.items()):
+    columns = min(len(results_by_method), MAX_CALIBRATIONS)
+    bands = -(-len(results_by_method) // columns)
+    figure = Figure(figsize=(2.1 * columns + 0.6, 4.6 * bands), layout="constrained")
+    grid = figure.subplots(2 * bands, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.set_visible(False)
+    for place, (method, results) in enumerate(results_by_method.items()):
         rows = np.array([result["rows"]["test"] for result in results], float)
         coverage = np.array([result["calibration"]["coverage"] for result in results])
         pit = np.sum([result["calibration"]["pit"] for result in results], axis=0)
-        top, bottom = grid[:, column]
+        band, column = divmod(place, columns)
+        top, bottom = grid[2 * band : 2 * band + 2, column]
+        for axes in (top, bottom):
+            axes.set_visible(True)
         _draw_diagonal(top, method)
         top.plot(LEVELS, rows @ coverage / rows.sum(), color=OURS, lw=1.8)
         heights = pit / pit.sum() * len(pit)
@@ -266,12 +273,11 @@ def calibration_figure(results_by_method: Mapping[str, Sequence[dict[str, Any]]]
         bottom.set(xlim=(0, 1), ylim=(0, max(2.0, 1.1 * heights.max())), xticks=(0, 0.5, 1))
         bottom.spines[["top", "right"]].set_visible(False)
         bottom.tick_params(labelsize=8)
-    grid[0, 0].set_ylabel("rows inside", size=9)
-    grid[1, 0].set_ylabel("density", size=9)
-    for axes in grid[0]:
-        axes.set_xlabel("interval's probability", size=8)
-    for axes in grid[1]:
-        axes.set_xlabel("cdf at what happened", size=8)
+        top.set_xlabel("interval's probability", size=8)
+        bottom.set_xlabel("cdf at what happened", size=8)
+        if column == 0:
+            top.set_ylabel("rows inside", size=9)
+            bottom.set_ylabel("density", size=9)
     return figure
 
 
