@@ -56,8 +56,11 @@ class Paired(NamedTuple):
     def __str__(self) -> str:
         if not len(self.differences):
             return "no runs"
-        runs = f"{len(self.differences)} runs of {self.num_datasets} sets"
-        return f"{self.mean:+.3f} ± {self.stderr:.3f} ({runs})"
+        number = len(self.differences)
+        if number == 1:
+            return f"{self.mean:+.3f} (1 run)"
+        sets = "1 set" if self.num_datasets == 1 else f"{self.num_datasets} sets"
+        return f"{self.mean:+.3f} ± {self.stderr:.3f} ({number} runs of {sets})"
 
 
 def paired(
@@ -104,8 +107,8 @@ def _over_confident(summary: Summary) -> Verdict:
             continue
         ours, theirs = (_mean(summary, "coverage_95", method, both) for method in methods)
         parts.append(
-            f"on {where} ({', '.join(both)}) 95 % intervals hold {ours:.1%}, those of the sparse GP "
-            f"{theirs:.1%}"
+            f"on {where} ({', '.join(both)}) 95 % intervals hold {ours:.1%}, those of the sparse "
+            f"GP {theirs:.1%}"
         )
         fewer.append(ours < min(0.93, theirs))
     verdict = UNDECIDED if not fewer else HOLDS if all(fewer) else PARTLY if any(fewer) else FAILS
@@ -186,7 +189,7 @@ def _generalise(summary: Summary) -> Verdict:
     if not len(pairs["dvip-2", "nll"].differences):
         verdict = UNDECIDED
     else:
-        verdict = HOLDS if cheaper and not worse else FAILS
+        verdict = {2: HOLDS, 1: PARTLY, 0: FAILS}[cheaper + (not worse)]
     return Verdict("Deep implicit processes generalise deep GPs, at less cost", numbers, verdict)
 
 
