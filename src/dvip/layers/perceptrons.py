@@ -36,13 +36,15 @@ class Perceptrons(eqx.Module):
         widths: Sequence[int],
         *,
         activation: str = LEAKY_RECTIFIER,
+        bias_scale: float = 0.0,
         last_scale: float = 1.0,
         key: PRNGKeyArray,
     ) -> "Perceptrons":
-        """Random weights that keep the variance from layer to layer; no biases.
+        """Random weights that keep the variance from layer to layer.
 
         `widths` begin with that of the inputs and end with that of the outputs. With inputs of
-        variance 1 the outputs have a variance of about `last_scale` squared.
+        variance 1 and without biases the outputs have a variance of about `last_scale` squared.
+        Functions of few inputs need biases of hidden units: all kinks are at zero without.
         """
         shapes = list(zip(widths[1:], widths[:-1], strict=True))
         keys = jax.random.split(key, len(shapes))
@@ -52,8 +54,12 @@ class Perceptrons(eqx.Module):
             gain / math.sqrt(columns) * jax.random.normal(key, (num_networks, rows, columns))
             for gain, key, (rows, columns) in zip(gains, keys, shapes, strict=True)
         )
-        biases = tuple(jnp.zeros((num_networks, rows, 1)) for rows, _ in shapes)
-        return cls(weights, biases, activation)
+        biases = [jnp.zeros((num_networks, rows, 1)) for rows, _ in shapes]
+        if bias_scale > 0:
+            for index, key in enumerate(keys[:-1]):
+                white = jax.random.normal(jax.random.fold_in(key, 1), biases[index].shape)
+                biases[index] = bias_scale * white
+        return cls(weights, tuple(biases), activation)
 
     def __call__(
         self, values: Float[Array, "*networks inputs batch"]

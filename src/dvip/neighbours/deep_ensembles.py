@@ -30,7 +30,7 @@ class _DeepEnsemble(NetworksEstimator):
         hidden: Sequence[int] = (50, 50),
         activation: str = "relu",
         n_networks: int = 5,
-        prior_scale: float = 1.0,
+        prior_scale: float = 2.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.002,
@@ -58,7 +58,7 @@ class DeepEnsembleRegressor(DeepRegressor, _DeepEnsemble):
     {network}
     n_networks : int, default 5
         How many networks there are. A prediction is best made of a multiple of them.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
     {training}
@@ -99,7 +99,7 @@ class DeepEnsembleClassifier(DeepClassifier, _DeepEnsemble):
     {network}
     n_networks : int, default 5
         How many networks there are. A prediction is best made of a multiple of them.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
     {training}

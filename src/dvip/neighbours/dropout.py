@@ -23,7 +23,7 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Perceptrons
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, check_positive, with_shared_parameters
-from dvip.neighbours.networks import RandomNetworks, log_prior_scales
+from dvip.neighbours.networks import RandomNetworks, log_prior_scales, started
 
 __all__ = ["DropoutClassifier", "DropoutLayer", "DropoutRegressor"]
 
@@ -83,7 +83,7 @@ class _Dropout(NetworkEstimator):
         hidden: Sequence[int] = (50, 50),
         activation: str = "relu",
         rate: float = 0.02,
-        prior_scale: float = 1.0,
+        prior_scale: float = 2.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.005,
@@ -111,7 +111,7 @@ class _Dropout(NetworkEstimator):
     ) -> DropoutLayer:
         del index
         widths = self._widths(inputs.shape[1], num_units)
-        network = Perceptrons.create(1, widths, activation=self.activation, key=key)
+        network = started(1, widths, self.activation, key)
         return DropoutLayer(network, float(self.rate), float(self.prior_scale))
 
 
@@ -126,7 +126,7 @@ class DropoutRegressor(DeepRegressor, _Dropout):
     {network}
     rate : float, default 0.02
         The probability that a unit, or an input of the network, is dropped.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
     {training}
@@ -160,7 +160,7 @@ class DropoutClassifier(DeepClassifier, _Dropout):
     {network}
     rate : float, default 0.02
         The probability that a unit, or an input of the network, is dropped.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
     {training}

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.layers import Perceptrons
 from dvip.linear_algebra import inverse_factor
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
-from dvip.neighbours.networks import in_a_row, jacobian, log_prior_scales
+from dvip.neighbours.networks import in_a_row, jacobian, log_prior_scales, started
 from dvip.parameters import Fixed
 
 __all__ = ["FunctionSpaceLayer", "gaussian_kl"]
@@ -69,7 +69,7 @@ class FunctionSpaceLayer(MeanFieldLayer):
         """Weights as those of any network, and a prior at other ones."""
         weights_key, prior_key = jax.random.split(key)
         weights = GaussianWeights.create(widths, activation, prior_scale, weights_key)
-        prior = Perceptrons.create(1, widths, activation=activation, key=prior_key)
+        prior = started(1, widths, activation, prior_key)
         box = np.stack([inputs.min(axis=0), inputs.max(axis=0)])
         return cls(weights, Fixed(prior), Fixed(jax.device_put(box)))
 

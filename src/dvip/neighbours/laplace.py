@@ -31,7 +31,7 @@ from dvip.batches import Batch
 from dvip.layers import Perceptrons
 from dvip.layers.layer import GaussianLayer
 from dvip.likelihoods.gaussian import Gaussian
-from dvip.neighbours.networks import in_a_row, jacobian, log_prior_scales, whitened
+from dvip.neighbours.networks import in_a_row, jacobian, log_prior_scales, started, whitened
 from dvip.objectives import DeepModel
 from dvip.parameters import Fixed
 from dvip.training import Data
@@ -79,7 +79,7 @@ class LaplaceLayer(GaussianLayer):
         cls, widths: tuple[int, ...], activation: str, prior_scale: float, key: PRNGKeyArray
     ) -> "LaplaceLayer":
         """A random network without a covariance."""
-        network = Perceptrons.create(1, widths, activation=activation, key=key)
+        network = started(1, widths, activation, key)
         first, number = num_linearised(widths)
         factor = jnp.zeros((number, number))
         return cls(network, Fixed(factor), Fixed(jnp.zeros(())), prior_scale, first)

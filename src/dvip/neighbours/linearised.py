@@ -42,7 +42,7 @@ class _Linearised(NetworkEstimator):
         hidden: Sequence[int] = (30, 30),
         activation: str = "tanh",
         method: str = "laplace",
-        prior_scale: float = 1.0,
+        prior_scale: float = 2.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.005,
@@ -138,7 +138,7 @@ class LinearisedRegressor(DeepRegressor, _Linearised):
         or find independent Gaussian weights whose linearised functions stay near those of the
         prior, in half as many steps. "laplace" keeps a covariance of all weights: of networks with
         more than 3,000 it is that of the last layer alone.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n. "laplace"
         chooses it anew after the training, by the marginal likelihood.
     {training}
@@ -175,7 +175,7 @@ class LinearisedClassifier(DeepClassifier, _Linearised):
         or find independent Gaussian weights whose linearised functions stay near those of the
         prior, in half as many steps. "laplace" keeps a covariance of all weights: of networks with
         more than 3,000 it is that of the last layer alone.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n. "laplace"
         chooses it anew after the training, by the marginal likelihood.
     {training}

@@ -23,7 +23,7 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Perceptrons
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, with_shared_parameters
-from dvip.neighbours.networks import RandomNetworks, log_prior_scales
+from dvip.neighbours.networks import RandomNetworks, log_prior_scales, started
 
 __all__ = ["GaussianWeights", "MeanFieldClassifier", "MeanFieldLayer", "MeanFieldRegressor"]
 
@@ -46,7 +46,7 @@ class GaussianWeights(eqx.Module):
         cls, widths: Sequence[int], activation: str, prior_scale: float, key: PRNGKeyArray
     ) -> "GaussianWeights":
         """Random means, as those of any network; small scales."""
-        mean = Perceptrons.create(1, widths, activation=activation, key=key)
+        mean = started(1, widths, activation, key)
         return cls(mean, log_prior_scales(mean, INITIAL_SCALE * prior_scale), prior_scale)
 
     def draw_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
@@ -111,9 +111,9 @@ class _MeanField(NetworkEstimator):
 
     def __init__(
         self,
-        hidden: Sequence[int] = (50, 50),
-        activation: str = "relu",
-        prior_scale: float = 1.0,
+        hidden: Sequence[int] = (50,),
+        activation: str = "tanh",
+        prior_scale: float = 2.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.005,
@@ -148,7 +148,7 @@ class MeanFieldRegressor(DeepRegressor, _MeanField):
     Parameters
     ----------
     {network}
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n.
     {training}
     {likelihood}
@@ -179,7 +179,7 @@ class MeanFieldClassifier(DeepClassifier, _MeanField):
     Parameters
     ----------
     {network}
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n.
     {training}
     {likelihood}

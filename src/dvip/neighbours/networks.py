@@ -5,6 +5,7 @@ Every weight has the prior N(0, σ_p²/n) with n the inputs of its sum, every bi
 
 import abc
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,21 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.layers import Layer, Perceptrons
 
-__all__ = ["RandomNetworks", "in_a_row", "jacobian", "log_prior_scales", "whitened"]
+__all__ = [
+    "RandomNetworks",
+    "in_a_row",
+    "jacobian",
+    "log_prior_scales",
+    "started",
+    "whitened",
+]
+
+
+def started(
+    num_networks: int, widths: Sequence[int], activation: str, key: PRNGKeyArray
+) -> Perceptrons:
+    """Networks at a random start, biases of hidden units as of the prior."""
+    return Perceptrons.create(num_networks, widths, activation=activation, bias_scale=1.0, key=key)
 
 
 def log_prior_scales(network: Perceptrons, scale: float) -> Perceptrons:

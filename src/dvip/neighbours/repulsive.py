@@ -32,7 +32,7 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Perceptrons
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, check_among, with_shared_parameters
-from dvip.neighbours.networks import RandomNetworks, whitened
+from dvip.neighbours.networks import RandomNetworks, started, whitened
 from dvip.training import TrainingSettings
 
 __all__ = [
@@ -132,7 +132,7 @@ class NetworksEstimator(NetworkEstimator):
         del index
         widths = self._widths(inputs.shape[1], num_units)
         number, activation = int(self.n_networks), self.activation
-        particles = Perceptrons.create(number, widths, activation=activation, key=key)
+        particles = started(number, widths, activation, key)
         return ParticleLayer(particles, float(self.prior_scale), self.repulsion)
 
 
@@ -145,7 +145,7 @@ class _Repulsive(NetworksEstimator):
         activation: str = "relu",
         n_networks: int = 10,
         repulsion: str = "functions",
-        prior_scale: float = 1.0,
+        prior_scale: float = 2.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.005,
@@ -182,7 +182,7 @@ class RepulsiveEnsembleRegressor(DeepRegressor, _Repulsive):
         How many networks there are. A prediction is best made of a multiple of them.
     repulsion : {"functions", "weights"}, default "functions"
         What is to differ: the networks' values at the rows of a step, or their weights.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n.
     {training}
     {likelihood}
@@ -217,7 +217,7 @@ class RepulsiveEnsembleClassifier(DeepClassifier, _Repulsive):
         How many networks there are. A prediction is best made of a multiple of them.
     repulsion : {"functions", "weights"}, default "functions"
         What is to differ: the networks' values at the rows of a step, or their weights.
-    prior_scale : float, default 1.0
+    prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n.
     {training}
     {likelihood}
