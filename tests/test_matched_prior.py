@@ -19,7 +19,11 @@ def distance(network):
     return np.linalg.norm(np.cov(np.asarray(values).T) - wanted) / np.linalg.norm(wanted)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "matern12", "matern32", "matern52"])
+def slowly(case):
+    return pytest.param(case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", *map(slowly, ("matern12", "matern32", "matern52"))])
 def test_covariances_are_those_of_the_process_functions(kernel):
     process = GaussianProcess(kernel, num_frequencies=2_048).initialise(2, random_key(3))
     points = jax.random.normal(random_key(4), (2, 6))
@@ -28,7 +32,10 @@ def test_covariances_are_those_of_the_process_functions(kernel):
     np.testing.assert_allclose(covariance_of(process, points), expected, atol=0.05)
 
 
-@pytest.mark.parametrize("options", [{}, {"constrained": False}, {"zero_mean": True}])
+OTHERS = ({"constrained": False}, {"zero_mean": True})
+
+
+@pytest.mark.parametrize("options", [{}, *map(slowly, OTHERS)])
 def test_functions_have_nearly_the_covariance(options):
     before = BayesianNeuralNetwork((20,), **options).initialise(1, random_key(0))
     after = BayesianNeuralNetwork.matched_to(SMOOTH, 1, steps=400, hidden=(20,), **options)

@@ -36,7 +36,11 @@ class Stopped(Exception):
     """Ends a training."""
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+# The implicit posterior takes long to compile.
+@pytest.fixture(
+    scope="module",
+    params=["random", pytest.param("implicit", marks=pytest.mark.slow), "mcmc"],
+)
 def name(request):
     return request.param
 

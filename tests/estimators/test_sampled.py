@@ -175,7 +175,7 @@ def test_rows_must_be_in_memory_and_come_at_once():
         with pytest.raises(ValueError, match="needs all rows in memory"):
             DVIPRegressor(**SMALL).fit(source)
     labels = (X[:, 0] > 5).astype(int) + (X[:, 0] > 6)
-    with pytest.raises(ValueError, match="has no gradient to sample by"):
+    with pytest.raises(ValueError, match="has no gradient to learn by"):
         DVIPClassifier(**{**SMALL, "likelihood": "robustmax"}).fit(X, labels)
 
 

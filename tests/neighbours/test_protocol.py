@@ -53,12 +53,14 @@ ALL = {
 LONG = ("fbnn", "fbnn with an implicit prior", "fvi", "linearised-function-space")
 
 
+def cases(slow=LONG, names=ALL):
+    """The models, some of which are looked at less often."""
+    return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in names]
+
+
 def each(names=ALL):
     """A case for each of the models."""
-    return pytest.mark.parametrize(
-        "name",
-        [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in names],
-    )
+    return pytest.mark.parametrize("name", cases(names=names))
 
 
 def made(name, task="regression", **options):
@@ -71,7 +73,7 @@ class Stopped(Exception):
     """Ends a training."""
 
 
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(scope="module", params=cases(["fvi", "fbnn with an implicit prior"]))
 def name(request):
     return request.param
 
