@@ -19,6 +19,8 @@ ERRORS = 2.0
 
 ONE_INPUT = ("toy", "co2")
 GAP_SETS = tuple(f"{name}-gap" for name in GAPS)
+GAPS_OF_MANY_INPUTS = ("boston-gap",)
+GAPS_OF_FEW_INPUTS = tuple(name for name in GAP_SETS if name not in GAPS_OF_MANY_INPUTS)
 
 
 class Verdict(NamedTuple):
@@ -117,17 +119,18 @@ def _over_confident(summary: Summary) -> Verdict:
 
 
 def _covers(summary: Summary) -> Verdict:
-    narrow = paired(summary, "nll", "fbnn", "fbnn-rows", ONE_INPUT)
-    wide = paired(summary, "nll", "fbnn", "fbnn-rows", GAP_SETS)
-    numbers = (
-        f"NLL with covering points minus without: {narrow} with one input, {wide} in gaps of 6 to "
-        "13 inputs"
+    few, many = (
+        paired(summary, "coverage_95", "fbnn", "fbnn-rows", names)
+        for names in (GAPS_OF_FEW_INPUTS, GAPS_OF_MANY_INPUTS)
     )
-    helps, still = narrow.mean < 0, wide.decided == "less"
-    if not (len(narrow.differences) and len(wide.differences)):
+    numbers = (
+        "rows inside 95 % intervals, with covering points minus without: "
+        f"{few} in gaps of 6 to 8 inputs, {many} in gaps of 13"
+    )
+    if not (len(few.differences) and len(many.differences)) or few.decided == UNDECIDED:
         verdict = UNDECIDED
     else:
-        verdict = FAILS if not helps or still else HOLDS
+        verdict = HOLDS if few.decided == "more" and many.decided != "more" else FAILS
     return Verdict(
         "fBNN needs points that cover the input space, which fails in many dimensions",
         numbers,
