@@ -50,7 +50,8 @@ ALL = {
 
 
 # What takes long to compile: not all of the protocol is run with every change.
-LONG = ("fbnn", "fbnn with an implicit prior", "fvi", "linearised-function-space")
+ALWAYS = ("mean-field", "linearised", "repulsive", "deep-kernel", "fbnn")
+LONG = {name for name in ALL if name not in ALWAYS} | {"fbnn"}
 
 
 def cases(slow=LONG, names=ALL):
@@ -73,7 +74,7 @@ class Stopped(Exception):
     """Ends a training."""
 
 
-@pytest.fixture(scope="module", params=cases(["fvi", "fbnn with an implicit prior"]))
+@pytest.fixture(scope="module", params=cases(LONG - {"fbnn"}))
 def name(request):
     return request.param
 
