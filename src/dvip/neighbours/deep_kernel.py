@@ -35,6 +35,7 @@ from dvip.layers import GaussianLayer, Perceptrons, SparseGPLayer, WhitenedGauss
 from dvip.layers.sparse_gp import initial_inducing_points
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, with_shared_parameters
+from dvip.neighbours.networks import whitened
 
 __all__ = ["DeepKernelClassifier", "DeepKernelLayer", "DeepKernelRegressor"]
 
@@ -90,11 +91,7 @@ class DeepKernelLayer(GaussianLayer):
 
     def prior_regularisation(self) -> Float[Array, ""]:
         """Σ_i w_i² / (2 p_i²), with p_i = σ/√n for the weights of a sum of n terms."""
-        squares = [
-            weights.shape[-1] * jnp.sum(jnp.square(weights)) for weights in self.network.weights
-        ]
-        squares += [jnp.sum(jnp.square(biases)) for biases in self.network.biases]
-        return 0.5 * sum(squares, jnp.zeros(())) / self.weight_scale**2
+        return 0.5 * jnp.sum(jnp.square(whitened(self.network, self.weight_scale)))
 
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """A function of features."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from dvip.estimators.base import DeepEstimator
 from dvip.estimators.builder import check_count
-from dvip.likelihoods import Likelihood
 from dvip.processes.bnn import check_activation
 
 __all__ = ["NetworkEstimator", "check_among", "check_positive", "with_shared_parameters"]
@@ -105,7 +104,7 @@ def with_shared_parameters(cls: Estimator) -> Estimator:
 class NetworkEstimator(DeepEstimator):
     """A model of one layer that is made of a network, or of several.
 
-    Subclasses add their own parameters in front of these in an `__init__` that calls `_store`.
+    Subclasses list their parameters, these among them, in an `__init__` that calls `_store`.
     """
 
     # What estimators of several layers have as parameters.
@@ -121,25 +120,6 @@ class NetworkEstimator(DeepEstimator):
     _default_steps: ClassVar[tuple[int, int]] = (10_000, 50_000)
     # Positive numbers among the parameters; a subclass adds its own.
     _positive: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(
-        self,
-        hidden: Sequence[int] = (50, 50),
-        activation: str = "relu",
-        max_iter: int | None = None,
-        batch_size: int = 100,
-        learning_rate: float = 0.005,
-        n_predictive_samples: int = 100,
-        likelihood: str | Likelihood = "auto",
-        n_members: int | None = None,
-        validation_fraction: float | None = None,
-        calibrate: bool = False,
-        max_seconds: float | None = None,
-        precision: str = "float32",
-        random_state: int | np.random.RandomState | None = 0,
-        verbose: bool = False,
-    ):
-        self._store(locals())
 
     @property
     def _without_variance(self) -> bool:

@@ -27,7 +27,7 @@ __all__ = [
 def started(
     num_networks: int, widths: Sequence[int], activation: str, key: PRNGKeyArray
 ) -> Perceptrons:
-    """Networks at a random start, biases of hidden units as of the prior."""
+    """Networks at a random start, with standard normal biases of hidden units."""
     return Perceptrons.create(num_networks, widths, activation=activation, bias_scale=1.0, key=key)
 
 
