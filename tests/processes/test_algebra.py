@@ -224,6 +224,7 @@ def test_text_that_is_no_prior(text, message):
         (lambda: Periodic(period=float("nan")), "period=nan"),
         (lambda: Periodic(lengthscale=0), "lengthscale=0"),
         (lambda: Monotone(activation="cos"), "not increasing"),
+        (lambda: Monotone(activation="silu"), "not increasing"),
         (lambda: Linear().on([]), "on="),
         (lambda: Linear().on(True), "on="),
         (lambda: OnColumns(Linear(), ("x", None)), "on="),

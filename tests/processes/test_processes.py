@@ -34,6 +34,7 @@ pytestmark = pytest.mark.usefixtures("double")
 ACTIVATIONS = {
     "tanh": np.tanh,
     "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x * expit(x),
     "sigmoid": expit,
     "softplus": lambda x: np.logaddexp(0, x),
     "cos": np.cos,

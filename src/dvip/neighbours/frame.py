@@ -16,7 +16,7 @@ __all__ = ["NetworkEstimator", "check_among", "check_positive", "with_shared_par
 NETWORK = """\
 hidden : sequence of int, default {hidden}
         Widths of the network's hidden layers.
-    activation : {{"tanh", "relu", "sigmoid", "softplus", "cos"}}, default "{activation}"
+    activation : {{"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}}, default "{activation}"
         Between its layers."""
 TRAINING = """\
 max_iter : int, optional

@@ -15,15 +15,18 @@ from dvip.linear_algebra import product
 from dvip.parameters import Fixed
 from dvip.processes.process import ImplicitProcess
 
-__all__ = ["ACTIVATIONS", "BayesianNeuralNetwork", "check_activation"]
+__all__ = ["ACTIVATIONS", "INCREASING", "BayesianNeuralNetwork", "check_activation"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
     "sigmoid": jax.nn.sigmoid,
     "softplus": jax.nn.softplus,
     "cos": jnp.cos,
 }
+# Those whose functions increase everywhere.
+INCREASING = ("tanh", "relu", "sigmoid", "softplus")
 
 # Noise of fewer networks than this is not standardised: little would be left of it.
 MIN_SAMPLES_FOR_MOMENTS = 5

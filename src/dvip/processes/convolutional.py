@@ -15,15 +15,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from dvip.linear_algebra import product
-from dvip.processes.bnn import ACTIVATIONS, check_activation
+from dvip.processes.bnn import ACTIVATIONS, INCREASING, check_activation
 from dvip.processes.gaussian_weights import Dense, DenseNoise, draw_dense_noise
 from dvip.processes.process import ImplicitProcess
 
 __all__ = ["Convolutional"]
 
 PADDINGS = ("auto", "valid", "same")
-# Activations of which the largest of four is the activation of the largest, which is cheaper.
-INCREASING = ("tanh", "relu", "sigmoid", "softplus")
 
 Image = Float[Array, "channels height width batch"]
 # Weights, one row a filter, and biases of the filters of a layer.
@@ -252,7 +250,7 @@ def pooled_convolution(
     matrix = shifted.transpose(0, 1, 4, 3, 2).reshape(4 * len(taps), -1)
     places = product(matrix, windows.reshape(16 * channels, -1)).reshape(4, len(taps), -1)
     function = ACTIVATIONS[activation]
-    if activation in INCREASING:
+    if activation in INCREASING:  # the largest activation is that of the largest: one of four
         pooled = function(_larger(*_larger(places[:2], places[2:])) + biases)
     else:
         pooled = _larger(*_larger(*jnp.split(function(places + biases), 2)))

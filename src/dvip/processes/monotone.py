@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from dvip.processes.bnn import BayesianNeuralNetwork
+from dvip.processes.bnn import INCREASING, BayesianNeuralNetwork
 from dvip.processes.on_columns import checked_columns
 from dvip.processes.process import DataUnits
 
@@ -48,8 +48,11 @@ class Monotone(BayesianNeuralNetwork):
 
     def __check_init__(self) -> None:
         super().__check_init__()
-        if self.activation == "cos":
-            raise ValueError("activation='cos' is not increasing: choose another.")
+        if self.activation not in INCREASING:
+            raise ValueError(
+                f"activation={self.activation!r} is not increasing: choose from "
+                f"{', '.join(INCREASING)}."
+            )
 
     @property
     def bound_to_data(self) -> bool:
