@@ -29,6 +29,11 @@ import pytest  # noqa: E402
 from dvip import sampled_gp  # noqa: E402
 from dvip.runtime import precision  # noqa: E402
 
+# As users have it, but with all programs in it: however small, they are compiled by one process, or
+# once more after they were forgotten.
+jax.config.update("jax_compilation_cache_dir", os.environ["DVIP_COMPILATION_CACHE"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
 # The same examples in every run, and no folder of examples; the first of a shape is slow, as it
 # is compiled.
 hypothesis.settings.register_profile("dvip", derandomize=True, database=None, deadline=None)
