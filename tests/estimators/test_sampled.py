@@ -123,13 +123,10 @@ def test_known_errors_make_predictions_wider(fitted):
     np.testing.assert_allclose(wider**2, fitted.predict_dist(X[:5]).std ** 2 + 400, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "likelihood",
-    [
-        "student-t",
-        pytest.param("heteroscedastic-student-t", marks=pytest.mark.slow),
-        pytest.param("negative-binomial", marks=pytest.mark.slow),
-    ],
+    ["student-t", "heteroscedastic-student-t", "negative-binomial"],
 )
 def test_other_noise(likelihood):
     y = np.round(np.abs(Y - 100) / 10)

@@ -135,6 +135,7 @@ def test_loaded_models_can_be_fitted_again(tmp_path, mixture):
     assert_same(loaded.fit(X, NOTHING), mixture)
 
 
+@pytest.mark.slow
 def test_a_model_of_a_thousand_rows_is_small(tmp_path, monkeypatch):
     monkeypatch.setattr("dvip.sum_kernel.MAX_FITTED", 250)
     inputs, y = regression_data(num_rows=1_000)
