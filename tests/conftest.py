@@ -9,6 +9,8 @@ from pathlib import Path
 # Before SciPy is imported: scikit-learn checks array API input only if this is set.
 os.environ["SCIPY_ARRAY_API"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+# There is a process a core: more threads would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A compilation cache of this session's own, which all its processes share.
 _first = "PYTEST_XDIST_WORKER" not in os.environ
 if _first:
