@@ -11,7 +11,7 @@ from dvip import ArraySource, BayesianNeuralNetwork, FBNNRegressor, load
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbours.fbnn import FittedGP, GuardedGaussian, SampledPrior, functional_kl
 from dvip.neighbours.measurement import NOISE, kl_weight
-from dvip.neighbours.stein import spectral_score
+from dvip.neighbours.stein import spectral_score, whitened_score
 from dvip.sum_kernel import GPData, SumKernel
 
 
@@ -44,6 +44,21 @@ def test_spectral_scores_of_gaussians(num_values, error):
     exact = -jnp.linalg.solve(covariance, (inner - mean).T).T
     found = spectral_score(samples, at=inner)
     assert jnp.sqrt(jnp.mean(jnp.square(found - exact))) < error * size
+
+
+def test_white_values_of_smooth_functions_have_the_entropy_of_all_directions():
+    """The derivative of the entropy by the logarithm of the scale is the number of values."""
+    places = jnp.linspace(-2, 2, 10)
+    covariance = jnp.exp(-0.5 * jnp.square(places[:, None] - places)) + 1e-3 * jnp.eye(10)
+    white = jax.random.normal(random_key(1), (100, 10))
+    samples = white @ jnp.linalg.cholesky(covariance).T
+    noise = jax.random.normal(random_key(2), samples.shape)
+
+    def found(scores):
+        return -float(jnp.mean(jnp.sum(scores * samples, axis=1)))
+
+    assert found(spectral_score(samples)) < 7
+    assert found(whitened_score(samples, noise, 1e-3)) == pytest.approx(10, rel=0.1)
 
 
 def test_scores_of_samples_that_are_all_the_same_are_finite():
@@ -109,10 +124,6 @@ def test_weight_of_the_kl_is_that_of_an_exact_posterior():
     assert kl_weight(kernel, data, (40, 0), 40) == pytest.approx(1)
     assert 1.5 < kl_weight(kernel, data, (10, 0), 40) < 4
     assert kl_weight(kernel, data, (10, 5), 40) < kl_weight(kernel, data, (10, 0), 40)
-    # With much noise each pair of rows tells as much as any other.
-    noisy = SumKernel(np.append(np.log(1e4), kernel.parameters[1:]))
-    linear = GPData(inputs, 0 * targets, np.ones(40))
-    assert kl_weight(noisy, linear, (10, 0), 40) > 4
     # Of more rows than are known it is larger, by a power of their number.
     first, second = (kl_weight(kernel, data, (10, 0), 40 * times) for times in (2, 4))
     alone = kl_weight(kernel, data, (10, 0), 40)

@@ -13,10 +13,10 @@ q(f) is implicit, but it has a gradient: with f = f(ε; φ),
 
     ∇_φ KL = E_ε[(∇_f log q(f) - ∇_f log p(f)) ∂f/∂φ].
 
-∇ log q comes from samples of f by the spectral estimator (`stein.py`). A Gaussian process as the
-prior has -(K + γ²I)⁻¹ f in closed form; of an implicit process it is estimated from samples as
-well. Both q and p have a little noise of variance γ² added: the values of a network with few
-weights would otherwise lie on a surface, at an infinite KL from any prior.
+∇ log q comes from samples of f, made white, by the spectral estimator (`stein.py`). A Gaussian
+process as the prior has -(K + γ²I)⁻¹ f in closed form; of an implicit process it is estimated from
+samples as well. Both q and p have a little noise of variance γ² added: the values of a network with
+few weights would otherwise lie on a surface, at an infinite KL from any prior.
 
 Samples tell too little of a distribution of many values: the functions' variance comes out too
 small, and with it the noise that explains the rest, the more so the longer the training. The
@@ -48,7 +48,7 @@ from dvip.linear_algebra import inverse_factor
 from dvip.neighbours.frame import with_shared_parameters
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
 from dvip.neighbours.measurement import NOISE, MeasuredEstimator, MeasurementPoints
-from dvip.neighbours.stein import spectral_score
+from dvip.neighbours.stein import whitened_score
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
 from dvip.sum_kernel import SumKernel
@@ -105,8 +105,8 @@ class SampledPrior(eqx.Module):
         """∇ log p of the values with noise, from as many samples as there are values."""
         function_key, noise_key = jax.random.split(key)
         functions = self.process(self.process.draw_noise(function_key, len(values)), points)
-        noise = NOISE * jax.random.normal(noise_key, functions.shape)
-        return spectral_score(functions + noise, at=values)
+        white = jax.random.normal(noise_key, functions.shape)
+        return whitened_score(functions, white, NOISE, at=values)
 
 
 def functional_kl(
@@ -114,9 +114,9 @@ def functional_kl(
 ) -> Float[Array, ""]:
     """Zero, with the gradient of KL(q(f) | p(f)) by the values of f, samples of q."""
     noise_key, prior_key = jax.random.split(key)
-    noisy = values + NOISE * jax.random.normal(noise_key, values.shape)
-    constant = jax.lax.stop_gradient(noisy)
-    slope = spectral_score(constant) - prior.score(prior_key, points, constant)
+    white, constant = jax.random.normal(noise_key, values.shape), jax.lax.stop_gradient(values)
+    of_prior = prior.score(prior_key, points, constant + NOISE * white)
+    slope = whitened_score(constant, white, NOISE) - of_prior
     surrogate = jnp.sum(jax.lax.stop_gradient(slope) * values) / len(values)
     return surrogate - jax.lax.stop_gradient(surrogate)
 
@@ -140,10 +140,11 @@ class GuardedGaussian(Gaussian):
 
     def regularisation(self) -> Float[Array, ""]:
         """N max(0, log σ²_GP - log σ²)², for each target."""
-        least, weight, found = self.least, self.weight, self.log_variance
-        assert not (least is None or weight is None or found is None)  # of `of`
-        missing = jnp.maximum(least.value - found, 0)
-        return super().regularisation() + weight.value * jnp.sum(jnp.square(missing))
+        assert self.log_variance is not None
+        assert self.least is not None
+        assert self.weight is not None  # of what `of` makes
+        missing = jnp.maximum(self.least.value - self.log_variance, 0)
+        return super().regularisation() + self.weight.value * jnp.sum(jnp.square(missing))
 
 
 class FBNNLayer(MeanFieldLayer):
