@@ -23,6 +23,8 @@ with T the logit of a classifier that tells u from normal samples, and all else 
 z: for g = 0 it is the KL of the Gaussian.
 """
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -269,7 +271,7 @@ class BentGaussian(eqx.Module):
         """v."""
         return self.gaussian.mean[..., None] + product(self.gaussian.factor, self.white(noise))
 
-    def kl(self, noise: Samples, classifier: UnitClassifier) -> Float[Array, ""]:
+    def kl(self, noise: Samples, classifier: Callable[[Samples], Samples]) -> Float[Array, ""]:
         """From the standard normal distribution, as the classifier sees it; summed over units."""
         bent = self.bent(noise)
         both = product(self.gaussian.factor, jnp.concatenate([noise, bent], axis=-1))
