@@ -113,21 +113,19 @@ class ClosedFormGP:
 
     @cached_property
     def _posterior_factor(self) -> Float[np.ndarray, "inducing inducing"]:
-        number = len(self.inducing)
-        whole = np.zeros((number, number))
-        whole[np.tril_indices(number)] = self.factor
+        whole = np.zeros((len(self.inducing), len(self.inducing)))
+        whole[np.tril_indices(len(whole))] = self.factor
         return whole
 
     def moments(self, inputs: Rows) -> "GPMoments":
         """Of each target and its noise at scaled inputs."""
         if not len(inputs):  # of which LAPACK wants to know nothing
-            mean, variance, middle, spread = self._moments(np.zeros((1, inputs.shape[1])))
-            return GPMoments(mean[:0], variance[:0], middle[:0], spread)
+            *arrays, spread = self._moments(np.zeros((1, inputs.shape[1])))
+            return GPMoments(*(array[:0] for array in arrays), spread)
         first, *others = pieces(inputs, ROWS_PREDICTED)
-        # A piece in each thread: most of the work is on single numbers, in which BLAS has no part.
+        # A piece in each thread, as BLAS has little to do; the first makes the factors of all.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as threads:
-            start = self._moments(first)  # which makes the factors that all need
-            return GPMoments.of_all([start, *threads.map(self._moments, others)])
+            return GPMoments.of_all([self._moments(first), *threads.map(self._moments, others)])
 
     def _moments(self, rows: Rows) -> "GPMoments":
         features = _features(self.kernel, self._prior_factor, self.inducing, rows)

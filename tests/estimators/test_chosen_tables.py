@@ -107,7 +107,7 @@ def test_constant_and_repeated(odd, num_rows):
 
 
 def test_a_table_with_text_and_gaps():
-    table = pd.DataFrame(X[:40], columns=["a", "b", "c"])
+    table = pd.DataFrame(X[:40].copy(), columns=["a", "b", "c"])
     table["kind"] = np.where(X[:40, 0] > 5, "x", "y")
     table.loc[3, "b"] = None
     model = DVIPRegressor().fit(table, Y[:40])

@@ -26,7 +26,7 @@ from dvip.__main__ import app
 from dvip.estimators.scales import Standardiser
 
 X, Y = regression_data(num_rows=30)
-TABLE = pd.DataFrame(X, columns=["a", "b", "c"])
+TABLE = pd.DataFrame(X.copy(), columns=["a", "b", "c"])
 TABLE["c"] = np.where(TABLE["c"] > 5, "large", "small")
 TABLE.loc[3, "a"] = None
 OPTIONS = dict(

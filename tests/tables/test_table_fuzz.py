@@ -200,7 +200,7 @@ def random_frame(random):
         "truth": lambda: pd.array(np.where(gaps, None, True), dtype="boolean"),
         "text": lambda: random.choice(np.array([*WORDS, None], dtype=object), rows),
         "category": lambda: pd.Categorical(random.choice(["u", "v", "w"], rows)),
-        "date": lambda: pd.to_datetime(random.integers(-(10**10), 10**10, rows), unit="s"),
+        "date": lambda: pd.to_datetime(random.integers(-(9 * 10**9), 9 * 10**9, rows), unit="s"),
         "bytes": lambda: [b"\xff\x00"] * rows,
         "lists": lambda: [[1, 2]] * rows,
     }
