@@ -120,8 +120,8 @@ class ClosedFormGP:
     def moments(self, inputs: Rows) -> "GPMoments":
         """Of each target and its noise at scaled inputs."""
         if not len(inputs):  # of which LAPACK wants to know nothing
-            *arrays, spread = self._moments(np.zeros((1, inputs.shape[1])))
-            return GPMoments(*(array[:0] for array in arrays), spread)
+            mean, variance, middle, spread = self._moments(np.zeros((1, inputs.shape[1])))
+            return GPMoments(mean[:0], variance[:0], middle[:0], spread)
         first, *others = pieces(inputs, ROWS_PREDICTED)
         # A piece in each thread, as BLAS has little to do; the first makes the factors of all.
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as threads:
