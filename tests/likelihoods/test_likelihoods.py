@@ -5,11 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from examples import assert_gradient
 from references import EXAMPLES, NUM_ROWS, PARAMETERS, REFERENCES, of_task
 
 from dvip import LogNormal
 from dvip.likelihoods.counts import Counts
+from dvip.likelihoods.probit import log_cdf
 from dvip.registry import LIKELIHOODS
 from dvip.runtime import precision
 
@@ -362,3 +364,15 @@ def test_functions_are_what_remains_without_noise(predicted):
     assert functions.shape == (1, NUM_ROWS, len(predicted.scale))
     middle = certain.mean if predicted.counts else certain.quantile(0.5)
     np.testing.assert_allclose(functions[0], middle, rtol=1e-5)
+
+
+def test_log_cdf_has_derivatives_far_below_zero():
+    """In single precision, where Φ'/Φ has no digits left; it is -x - 1/x + O(1/x³)."""
+    points = np.array([3.0, 0.0, -5.0, -49.9, -50.1, -1e3, -1e5, -1e7])
+    slopes = np.where(points < -40, -points - 1 / points, 0.0)
+    near = points[:3]
+    slopes[:3] = np.exp(-0.5 * near**2 - 0.5 * np.log(2 * np.pi) - scipy.special.log_ndtr(near))
+    with precision("float32"):
+        values, found = jax.vmap(jax.value_and_grad(log_cdf))(jnp.asarray(points, "float32"))
+    np.testing.assert_allclose(values, scipy.special.log_ndtr(points), rtol=1e-4)
+    np.testing.assert_allclose(found, slopes, rtol=1e-4)

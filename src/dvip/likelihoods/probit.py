@@ -1,5 +1,7 @@
 """The probit likelihood for two classes: p(y = 1 | f) = Φ(f)."""
 
+import math
+
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
@@ -11,7 +13,18 @@ from dvip.likelihoods.likelihood import (
     log_gaussian_expectation,
 )
 
-__all__ = ["Probit"]
+__all__ = ["Probit", "log_cdf"]
+
+# Below this the series of log Φ is exact to single precision; its derivative, as a ratio of
+# densities, would lose all digits.
+FAR = -50.0
+
+
+def log_cdf(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """log Φ(x), with derivatives far below zero: -x²/2 - log(-x √2π) + log(1 - 1/x²) there."""
+    far = jnp.minimum(x, FAR)
+    series = -0.5 * far**2 - jnp.log(-far) - 0.5 * math.log(2 * math.pi) + jnp.log1p(-1 / far**2)
+    return jnp.where(x < FAR, series, log_ndtr(jnp.maximum(x, FAR)))
 
 
 class Probit(Classification):
@@ -31,11 +44,11 @@ class Probit(Classification):
     ) -> Float[Array, "*shape"]:
         """E[log Φ(± f)]."""
         sign = 2 * targets[0] - 1
-        return gaussian_expectation(log_ndtr, sign * mean[0], variance[0])
+        return gaussian_expectation(log_cdf, sign * mean[0], variance[0])
 
     def log_prob(self, targets: Float[Array, "1 batch"], values: Moments) -> Float[Array, "*shape"]:
         """log Φ(± f)."""
-        return log_ndtr((2 * targets[0] - 1) * values[0])
+        return log_cdf((2 * targets[0] - 1) * values[0])
 
     def log_expected_power(
         self,
@@ -46,7 +59,7 @@ class Probit(Classification):
     ) -> Float[Array, "*shape"]:
         """log E[Φ(± f)^α]."""
         sign = 2 * targets[0] - 1
-        return log_gaussian_expectation(lambda f: alpha * log_ndtr(f), sign * mean[0], variance[0])
+        return log_gaussian_expectation(lambda f: alpha * log_cdf(f), sign * mean[0], variance[0])
 
     def class_probabilities(self, mean: Moments, variance: Moments) -> Float[Array, "2 *shape"]:
         """E[Φ(f)] = Φ(mean / √(1 + variance)), exactly."""
