@@ -15,7 +15,8 @@ Parts, of which all run unless `--parts` says otherwise:
 - classification: `DVIPClassifier()` and peers on four tables, results in `classification.json`
 
 Results go to `benchmarks/results/default_PART.json`, one entry a run, as they arrive, and as tables
-to `default.md`; runs that are already there are not repeated, unless `--again` says so.
+to `default.md`; runs that are already there are not repeated, unless `--again` says so or they are
+marked as of an earlier state of the default (`"earlier": true`).
 """
 
 import argparse

@@ -22,7 +22,8 @@ class ResultsFile:
         return iter(self.entries)
 
     def __contains__(self, key: Entry) -> bool:
-        return any(_matches(entry, key) for entry in self.entries)
+        """What is marked as of an earlier state of the program is there to be repeated."""
+        return any(_matches(entry, key) and not entry.get("earlier") for entry in self.entries)
 
     def add(self, key: Entry, measured: Entry) -> None:
         """Writes an entry to the file; what had this key before is replaced."""

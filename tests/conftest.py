@@ -9,6 +9,8 @@ from pathlib import Path
 # Before SciPy is imported: scikit-learn checks array API input only if this is set.
 os.environ["SCIPY_ARRAY_API"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
+# There is a process a core: more threads would wait for each other.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # A compilation cache of this session's own, which all its processes share.
 _first = "PYTEST_XDIST_WORKER" not in os.environ
 if _first:
@@ -28,6 +30,11 @@ import pytest  # noqa: E402
 
 from dvip import sampled_gp  # noqa: E402
 from dvip.runtime import precision  # noqa: E402
+
+# As users have it, but with all programs in it: however small, they are compiled by one process, or
+# once more after they were forgotten.
+jax.config.update("jax_compilation_cache_dir", os.environ["DVIP_COMPILATION_CACHE"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 # The same examples in every run, and no folder of examples; the first of a shape is slow, as it
 # is compiled.

@@ -39,7 +39,16 @@ EXAMPLES = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+# What takes long to compile, and is much like examples of other pages.
+SLOW = {
+    *("default.md-1", "start.md-1", "start.md-2", "sampling.md-1", "ensembles.md-1"),
+    *("neighbours.md-1", "images-and-sequences.md-2"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in EXAMPLES]
+)
 def test_example_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for steps in ("STEPS", "STEPS_FOR_SOME", "STEPS_FOR_MANY"):  # whether it runs, not how well

@@ -159,36 +159,44 @@ def brute_force(network):
     return brute_force_samples(network, INPUTS[:, :1], NUM_SAMPLES, 3)
 
 
-def test_propagated_samples_against_brute_force(network, brute_force):
+@pytest.fixture(scope="module")
+def propagated(network):
     white = jnp.asarray(white_noise(network, NUM_SAMPLES, 4))
-    mean, variance = propagate(network, jnp.asarray(INPUTS[:, :1]), white)
-    std = np.sqrt(np.asarray(variance)[..., 0])
+    return tuple(map(np.asarray, propagate(network, jnp.asarray(INPUTS), white)))
+
+
+@pytest.fixture(scope="module")
+def draw_keys(double):
+    return jax.random.split(random_key(5), NUM_SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def draws(network, draw_keys):
+    return np.asarray(drawn_values(network, draw_keys, jnp.asarray(INPUTS)))
+
+
+def test_propagated_samples_against_brute_force(propagated, brute_force):
+    mean, variance = (moment[..., 0] for moment in propagated)
     last = np.random.default_rng(5).normal(size=(len(mean), NUM_SAMPLES))
-    values = np.asarray(mean)[..., 0] + std * last
-    _assert_equal_moments(values, brute_force)
+    _assert_equal_moments(mean + np.sqrt(variance) * last, brute_force)
 
 
-def test_function_draws_against_brute_force(network, brute_force):
-    keys = jax.random.split(random_key(5), NUM_SAMPLES)
-    values = np.asarray(drawn_values(network, keys, jnp.asarray(INPUTS[:, :1])))
-    _assert_equal_moments(values[..., 0].T, brute_force)
+def test_function_draws_against_brute_force(draws, brute_force):
+    _assert_equal_moments(draws[..., 0].T, brute_force)
 
 
-def test_function_draws_are_whole_functions(network):
-    keys = jax.random.split(random_key(6), 4)
-    together = np.asarray(drawn_values(network, keys, jnp.asarray(TABLE[:5].T)))
-    alone = [drawn_values(network, keys, jnp.asarray(row[:, None])) for row in TABLE[:5]]
-    np.testing.assert_allclose(together, np.concatenate(alone, axis=-1), rtol=1e-10)
-    assert len(np.unique(np.round(together, 9))) == together.size
+def test_function_draws_are_whole_functions(network, draw_keys, draws):
+    """At inputs in another place and company."""
+    moved = drawn_values(network, draw_keys, jnp.asarray(INPUTS[:, [1, 1]]))
+    np.testing.assert_allclose(moved[:4], draws[:4][..., [1, 1]], rtol=1e-10)
+    assert len(np.unique(np.round(draws[:4], 9))) == draws[:4].size
 
 
-def test_shared_white_noise_stands_for_the_same_noise_at_every_row(network):
+def test_shared_white_noise_stands_for_the_same_noise_at_every_row(network, propagated):
     """One column of white noise is the same as that column for every row."""
-    white = white_noise(network, 4, 7)
-    inputs = jnp.asarray(TABLE[:5].T)
-    shared = propagate(network, inputs, jnp.asarray(white))
-    repeated = propagate(network, inputs, jnp.asarray(np.repeat(white, 5, axis=2)))
-    for a, b in zip(shared, repeated, strict=True):
+    white = np.repeat(white_noise(network, NUM_SAMPLES, 4), INPUTS.shape[1], axis=2)
+    repeated = propagate(network, jnp.asarray(INPUTS), jnp.asarray(white))
+    for a, b in zip(propagated, repeated, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 

@@ -17,7 +17,9 @@ much.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -54,6 +56,8 @@ __all__ = [
 ]
 
 MAX_INDUCING = 1_500
+# Rows that are predicted at once: what they need of the kernel stays near the processor.
+ROWS_PREDICTED = 500
 # A row becomes an inducing point if more than this remains unexplained, as a share of the prior's
 # variance and of the noise's.
 LEAST_NEW, LEAST_OF_NOISE = 1e-7, 1e-4
@@ -101,9 +105,11 @@ class ClosedFormGP:
         return _prior_factor(self.kernel, self.inducing)
 
     @cached_property
-    def _noise_factor(self) -> Float[np.ndarray, "inducing inducing"]:
+    def _noise_weights(self) -> Float[np.ndarray, "inducing 1"]:
+        """C⁻ᵀ m of the process of the noise: its mean is k(x, Z) times these."""
         assert self.noise_kernel is not None
-        return _prior_factor(self.noise_kernel, self.inducing)
+        factor = _prior_factor(self.noise_kernel, self.inducing)
+        return solve_triangular(factor.T, self.noise_mean, lower=False)
 
     @cached_property
     def _posterior_factor(self) -> Float[np.ndarray, "inducing inducing"]:
@@ -117,7 +123,11 @@ class ClosedFormGP:
         if not len(inputs):  # of which LAPACK wants to know nothing
             mean, variance, middle, spread = self._moments(np.zeros((1, inputs.shape[1])))
             return GPMoments(mean[:0], variance[:0], middle[:0], spread)
-        return GPMoments.of_all([self._moments(rows) for rows in pieces(inputs)])
+        first, *others = pieces(inputs, ROWS_PREDICTED)
+        # A piece in each thread: most of the work is on single numbers, in which BLAS has no part.
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as threads:
+            start = self._moments(first)  # which makes the factors that all need
+            return GPMoments.of_all([start, *threads.map(self._moments, others)])
 
     def _moments(self, rows: Rows) -> "GPMoments":
         features = _features(self.kernel, self._prior_factor, self.inducing, rows)
@@ -131,8 +141,7 @@ class ClosedFormGP:
         """Of the noise at some rows to its middle."""
         if self.noise_mean is None or self.noise_kernel is None:
             return 1.0
-        features = _features(self.noise_kernel, self._noise_factor, self.inducing, rows)
-        return _ratios((features.T @ self.noise_mean)[:, 0])
+        return _ratios((self.noise_kernel(rows, self.inducing) @ self._noise_weights)[:, 0])
 
     def given(self, data: GPData, added: Rows | None = None) -> "ClosedFormGP":
         """The process given further rows, with the same kernel.

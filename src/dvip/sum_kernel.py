@@ -246,10 +246,10 @@ class GPFunctions:
         return np.moveaxis(apart, 1, 0)
 
 
-def pieces(inputs: Rows) -> Iterator[Rows]:
+def pieces(inputs: Rows, size: int = ROWS_AT_ONCE) -> Iterator[Rows]:
     """Some rows after others, in double precision."""
-    for start in range(0, len(inputs), ROWS_AT_ONCE):
-        yield np.asarray(inputs[start : start + ROWS_AT_ONCE], dtype=float)
+    for start in range(0, len(inputs), size):
+        yield np.asarray(inputs[start : start + size], dtype=float)
 
 
 def _squared_distances(first: Rows, second: Rows) -> np.ndarray:

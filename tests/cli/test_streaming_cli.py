@@ -52,7 +52,8 @@ def test_fit_streams_a_folder(tmp_path):
     assert len(parts) == 3
     in_parts = pd.concat(map(pd.read_parquet, parts), ignore_index=True)
     pd.testing.assert_frame_equal(in_parts, predicted)
-    assert "439 rows" in succeed("evaluate", tmp_path / "a", tmp_path / "parts").stdout
+    told = succeed("evaluate", tmp_path / "a", tmp_path / "parts").stdout
+    assert "439 rows" in " ".join(told.split())  # where lines break depends on the folder's name
     assert "in the folder that is read" in refuse(*predict, tmp_path / "parts" / "p.parquet")
 
 

@@ -51,7 +51,7 @@ def readable(error):
 
 
 @pytest.mark.parametrize("make", [lambda: DVIPRegressor.paper(**SETTINGS), DVIPRegressor])
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_finite_regression(make, data):
     """Finite predictions, at the rows of the table and far away from them."""
@@ -76,7 +76,7 @@ def test_any_finite_regression(make, data):
     assert (np.abs(model.predict(X)) / max(1.0, largest) < 1e3).all()
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_finite_classification(data):
     X = data.draw(tables())
@@ -237,7 +237,7 @@ def test_bad_weights(cls, weights):
     assert readable(caught.value)
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(
     st.lists(
         st.sampled_from([0.0, 1e-300, 1e-30, 0.5, 1.0, 1e6, 1e20]), min_size=8, max_size=8

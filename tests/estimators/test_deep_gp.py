@@ -22,7 +22,16 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS.values(), ids=MODELS.keys())
+ALWAYS = ("deep gp", "inducing points")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(make, id=name, marks=[pytest.mark.slow] * (name not in ALWAYS))
+        for name, make in MODELS.items()
+    ],
+)
 def model(request):
     return request.param().fit(X, Y)
 
@@ -34,10 +43,10 @@ def test_learns_on_the_users_scale(model):
 
 
 def test_function_draws_have_the_predictions_moments(model):
-    functions = model.sample_functions(2_000, random_state=0)
+    functions = model.sample_functions(500, random_state=0)
     values = functions(X[:5])
     np.testing.assert_array_equal(functions(X[:5]), values)
-    assert values.shape == (2_000, 5)
+    assert values.shape == (500, 5)
     mean, std = model.predict(X[:5], return_std=True)
     noise = model.predict_dist(X[:5]).variance_parts()[0]
     std = np.sqrt(std**2 - noise)
@@ -45,18 +54,20 @@ def test_function_draws_have_the_predictions_moments(model):
     np.testing.assert_allclose(values.std(axis=0), std, rtol=0.4)
 
 
-def test_layers_are_sparse_gps():
-    for make, kernel in ((MODELS["deep gp"], RBF), (MODELS["inducing points"], EmpiricalKernel)):
-        network = make().fit(X, Y).model_.network
-        assert [type(stage.layer) for stage in network.stages] == [SparseGPLayer] * 2
-        assert all(isinstance(stage.layer.kernel, kernel) for stage in network.stages)
-        assert all(stage.layer.inducing.shape == (3, 10) for stage in network.stages)
+def test_layers_are_sparse_gps(model):
+    kernel = RBF if isinstance(model, DeepGPRegressor) else EmpiricalKernel
+    layers = [stage.layer for stage in model.model_.network.stages]
+    assert [type(layer) for layer in layers] == [SparseGPLayer] * model.n_layers
+    assert all(isinstance(layer.kernel, kernel) for layer in layers)
+    assert all(layer.inducing.shape == (3, 10) for layer in layers)
 
 
 @pytest.mark.parametrize(
     "classifier",
-    [DeepGPClassifier(**DEEP), DVIPClassifier.paper(**INDUCING)],
-    ids=["deep gp", "vip"],
+    [
+        pytest.param(DeepGPClassifier(**DEEP), id="deep gp"),
+        pytest.param(DVIPClassifier.paper(**INDUCING), id="vip", marks=pytest.mark.slow),
+    ],
 )
 def test_classifiers_learn(classifier):
     labels = np.array(["low", "middle", "high"])[np.digitize(Y, np.quantile(Y, [0.3, 0.6]))]

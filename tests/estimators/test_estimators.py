@@ -286,9 +286,18 @@ OPTIONS = {
         ),
     ),
 }
+# What other options, and the tests of the processes, show as well.
+SLOW = {"one number of units", "alpha", "own prior"}
+SLOW |= {name for name in OPTIONS if name.startswith("prior ")} - {"prior gp", "prior additive"}
 
 
-@pytest.mark.parametrize(("options", "expected"), OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param(*case, id=name, marks=[pytest.mark.slow] * (name in SLOW))
+        for name, case in OPTIONS.items()
+    ],
+)
 def test_options(deep, shallow, options, expected):
     """Each option has its effect on the network and the fit, and the model still learns."""
     model = DVIPRegressor.paper(**{**TINY, **options}).fit(X, Y)

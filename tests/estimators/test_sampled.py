@@ -91,7 +91,14 @@ class Stopped(Exception):
     """The end of a chain that is cut off."""
 
 
-@pytest.mark.parametrize("at", [3, 9, 12], ids=["tuning", "tuned", "drawing"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        pytest.param(3, id="tuning", marks=pytest.mark.slow),
+        pytest.param(9, id="tuned", marks=pytest.mark.slow),
+        pytest.param(12, id="drawing"),
+    ],
+)
 def test_resumed_chains_are_equal(fitted, tmp_path, monkeypatch, at):
     original, written = CheckpointFolder.write, []
 
@@ -116,17 +123,15 @@ def test_known_errors_make_predictions_wider(fitted):
     np.testing.assert_allclose(wider**2, fitted.predict_dist(X[:5]).std ** 2 + 400, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "likelihood",
-    [
-        "student-t",
-        pytest.param("heteroscedastic-student-t", marks=pytest.mark.slow),
-        pytest.param("negative-binomial", marks=pytest.mark.slow),
-    ],
+    ["student-t", "heteroscedastic-student-t", "negative-binomial"],
 )
 def test_other_noise(likelihood):
     y = np.round(np.abs(Y - 100) / 10)
-    model = DVIPRegressor(**{**SMALL, "likelihood": likelihood, "max_iter": 100}).fit(X, y)
+    options = {**SMALL, "likelihood": likelihood, "max_iter": 100, "n_layers": 1}
+    model = DVIPRegressor(**options).fit(X, y)
     distribution = model.predict_dist(X)
     assert np.isfinite(distribution.log_prob(y)).all()
     assert distribution.shape[1] < 120
@@ -135,7 +140,7 @@ def test_other_noise(likelihood):
 
 def test_classes():
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [4, 6])]
-    options = {**SMALL, "likelihood": "auto", "n_chains": 1, "max_iter": 200}
+    options = {**SMALL, "likelihood": "auto", "n_chains": 1, "max_iter": 200, "n_layers": 1}
     model = DVIPClassifier(**options).fit(X, labels)
     probabilities = model.predict_proba(X)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)

@@ -8,7 +8,7 @@ import optax
 import pytest
 from examples import SMALL_NETWORK, TINY_SIP, make_sip_layer, random_key, regression_data
 
-from dvip import SIPRegressor
+from dvip import SIPRegressor, load
 from dvip.batches import Batch
 from dvip.layers.implicit_posterior import DensityRatio, ImplicitPosterior, whitened
 from dvip.layers.sip import SIPLayer
@@ -274,6 +274,15 @@ def test_is_the_same_again(fitted):
     assert np.array_equal(again.predict(X), fitted.predict(X))
     rows = [3, 40]
     np.testing.assert_allclose(fitted.predict(X[rows]), fitted.predict(X)[rows], rtol=1e-5)
+
+
+def test_a_loaded_model_is_bit_equal(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    for mine, theirs in zip(
+        fitted.predict(X, return_std=True), loaded.predict(X, return_std=True), strict=True
+    ):
+        assert np.array_equal(mine, theirs)
 
 
 @pytest.mark.slow  # half a minute to compile

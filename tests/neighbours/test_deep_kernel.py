@@ -94,8 +94,8 @@ def test_wrong_numbers(cls, name):
 
 @pytest.mark.parametrize("value", [0.0, -1, "wide"])
 def test_wrong_scale_of_weights(value):
-    with pytest.raises(ValueError, match=r"weight_scale=.* must be a positive number"):
-        DeepKernelRegressor(weight_scale=value).fit(X, Y[:, 0])
+    with pytest.raises(ValueError, match=r"prior_scale=.* must be a positive number"):
+        DeepKernelRegressor(prior_scale=value).fit(X, Y[:, 0])
 
 
 def test_the_classifiers_text_says_its_likelihood():

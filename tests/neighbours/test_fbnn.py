@@ -8,9 +8,11 @@ from examples import random_key
 from threadpoolctl import threadpool_limits
 
 from dvip import ArraySource, BayesianNeuralNetwork, FBNNRegressor, load
-from dvip.neighbours.fbnn import NOISE, FittedGP, SampledPrior, functional_kl
-from dvip.neighbours.stein import spectral_score
-from dvip.sum_kernel import SumKernel
+from dvip.likelihoods.gaussian import Gaussian
+from dvip.neighbours.fbnn import FittedGP, GuardedGaussian, SampledPrior, functional_kl
+from dvip.neighbours.measurement import NOISE, kl_weight
+from dvip.neighbours.stein import spectral_score, whitened_score
+from dvip.sum_kernel import GPData, SumKernel
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +44,21 @@ def test_spectral_scores_of_gaussians(num_values, error):
     exact = -jnp.linalg.solve(covariance, (inner - mean).T).T
     found = spectral_score(samples, at=inner)
     assert jnp.sqrt(jnp.mean(jnp.square(found - exact))) < error * size
+
+
+def test_white_values_of_smooth_functions_have_the_entropy_of_all_directions():
+    """The derivative of the entropy by the logarithm of the scale is the number of values."""
+    places = jnp.linspace(-2, 2, 10)
+    covariance = jnp.exp(-0.5 * jnp.square(places[:, None] - places)) + 1e-3 * jnp.eye(10)
+    white = jax.random.normal(random_key(1), (100, 10))
+    samples = white @ jnp.linalg.cholesky(covariance).T
+    noise = jax.random.normal(random_key(2), samples.shape)
+
+    def found(scores):
+        return -float(jnp.mean(jnp.sum(scores * samples, axis=1)))
+
+    assert found(spectral_score(samples)) < 7
+    assert found(whitened_score(samples, noise, 1e-3)) == pytest.approx(10, rel=0.1)
 
 
 def test_scores_of_samples_that_are_all_the_same_are_finite():
@@ -99,6 +116,31 @@ def test_an_implicit_prior_pulls_functions_to_it():
     assert jax.grad(kl)(-1.5) < 0
 
 
+def test_weight_of_the_kl_is_that_of_an_exact_posterior():
+    random = np.random.default_rng(0)
+    inputs, targets = random.normal(size=(40, 2)), random.normal(size=(40, 1))
+    data, kernel = GPData(inputs, targets, np.ones(40)), SumKernel.usual(2)
+    # All rows stand for themselves; some for more, and less than as many times as they are fewer.
+    assert kl_weight(kernel, data, (40, 0), 40) == pytest.approx(1)
+    assert 1.5 < kl_weight(kernel, data, (10, 0), 40) < 4
+    assert kl_weight(kernel, data, (10, 5), 40) < kl_weight(kernel, data, (10, 0), 40)
+    # Of more rows than are known it is larger, by a power of their number.
+    first, second = (kl_weight(kernel, data, (10, 0), 40 * times) for times in (2, 4))
+    alone = kl_weight(kernel, data, (10, 0), 40)
+    assert first / alone == pytest.approx(second / first)
+    assert 1 < first / alone < 2
+
+
+def test_noise_hardly_falls_below_that_of_the_process():
+    kernel = SumKernel.usual(1)  # its noise is 0.1
+    noise = GuardedGaussian.of(Gaussian().initialise(2), kernel, 50)
+    np.testing.assert_allclose(noise.variance, 0.1, rtol=1e-5)
+    assert noise.regularisation() == 0
+    for change, cost in ((1.0, 0.0), (-0.5, 2 * 50 * 0.25)):
+        moved = GuardedGaussian(noise.log_variance + change, noise.least, noise.weight)
+        assert moved.regularisation() == pytest.approx(cost, rel=1e-4)
+
+
 random = np.random.default_rng(0)
 X = random.uniform(-2, 2, size=(60, 1))
 Y = 5 + np.sin(2 * X[:, 0]) + 0.1 * random.normal(size=60)
@@ -110,7 +152,7 @@ def test_prior_is_fitted_saved_and_bounds_are_data_fits(tmp_path):
     layer = model.model_.network.stages[0].layer
     parameters = np.asarray(layer.prior.value.parameters)
     assert np.abs(parameters - SumKernel.usual(1).parameters).max() > 0.3
-    assert float(layer.points.weight.value) == 6
+    assert 1 < float(layer.points.weight.value) < 6
     low, high = np.asarray(layer.points.box.value)[:, 0]
     assert low < layer.points.kept.value.min() < layer.points.kept.value.max() < high
     model.save(tmp_path / "model")

@@ -49,19 +49,19 @@ ALL = {
 }
 
 
-# What takes long to compile: not all of the protocol is run with every change.
+# What takes long to compile is not run with every change: what one fit of a model can tell is run
+# for one model of each kind, what takes a fit of its own for fewer of them.
 ALWAYS = ("mean-field", "linearised", "repulsive", "deep-kernel", "fbnn")
-LONG = {name for name in ALL if name not in ALWAYS} | {"fbnn"}
 
 
-def cases(slow=LONG, names=ALL):
+def cases(always, names=ALL):
     """The models, some of which are looked at less often."""
-    return [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in names]
+    return [pytest.param(name, marks=[pytest.mark.slow] * (name not in always)) for name in names]
 
 
-def each(names=ALL):
+def each(*always, names=ALL):
     """A case for each of the models."""
-    return pytest.mark.parametrize("name", cases(names=names))
+    return pytest.mark.parametrize("name", cases(always, names))
 
 
 def made(name, task="regression", **options):
@@ -74,7 +74,7 @@ class Stopped(Exception):
     """Ends a training."""
 
 
-@pytest.fixture(scope="module", params=cases(LONG - {"fbnn"}))
+@pytest.fixture(scope="module", params=cases(ALWAYS))
 def name(request):
     return request.param
 
@@ -158,7 +158,7 @@ def test_conditionals_of_samples_with_inputs_of_their_own(model):
     assert all(leaf.shape[-1] == 3 for leaf in jax.tree.leaves(noise))
 
 
-@each()
+@each("mean-field")
 def test_rows_can_be_streamed_and_come_in_parts(name):
     streamed = made(name).fit(ArraySource(X, Y))
     assert np.isfinite(streamed.predict(X)).all()
@@ -168,14 +168,17 @@ def test_rows_can_be_streamed_and_come_in_parts(name):
     assert np.isfinite(parts.predict(X)).all()
 
 
-@each()
+@each("mean-field")
 def test_members_that_stop_by_left_out_rows(name):
     together = made(name, n_members=2, validation_fraction=0.2, calibrate=True).fit(X, Y)
     assert np.isfinite(together.predict(X)).all()
     assert len(members_of(together.model_)) == 2
 
 
-@each([name for name, (model, _) in ALL.items() if "classification" in MODELS[model]])
+CLASSIFIERS = [name for name, (model, _) in ALL.items() if "classification" in MODELS[model]]
+
+
+@each("mean-field", "deep-kernel", names=CLASSIFIERS)
 def test_labels(name, tmp_path):
     model = made(name, "classification").fit(X, LABELS)
     probabilities = model.predict_proba(X)
@@ -187,11 +190,21 @@ def test_labels(name, tmp_path):
 
 
 CHECKED = dict(max_iter=200, batch_size=10, learning_rate=0.05, n_predictive_samples=5)
+# Those whose steps compare functions: with few of them, at few points.
+FEW_FUNCTIONS = {
+    "fbnn": dict(n_functions=4, n_points=(3, 2)),
+    "fvi": dict(n_functions=2, n_points=(3, 2), n_latents=2),
+}
 
 
+# The checks are about the interface, which is that of the class: variants have no other.
 @pytest.mark.slow
 @parametrize_with_checks(
-    [made(name, task, **CHECKED) for name, (model, _) in ALL.items() for task in MODELS[model]]
+    [
+        made(name, task, **CHECKED, **FEW_FUNCTIONS.get(name, {}))
+        for name in TINY
+        for task in MODELS[name]
+    ]
 )
 def test_sklearn_check(estimator, check):
     check(estimator)

@@ -94,7 +94,17 @@ def assert_same(first, second):
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["mixture", *MODELS])
+# Other programs, saved in the same way.
+SLOW = {"several targets", "counts", "few classes"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW))
+        for name in ("mixture", *MODELS)
+    ],
+)
 def test_loaded_models_are_bit_equal(name, tmp_path, mixture):
     model = mixture if name == "mixture" else MODELS[name]()
     model.save(tmp_path / "model")
@@ -125,10 +135,11 @@ def test_loaded_models_can_be_fitted_again(tmp_path, mixture):
     assert_same(loaded.fit(X, NOTHING), mixture)
 
 
+@pytest.mark.slow
 def test_a_model_of_a_thousand_rows_is_small(tmp_path, monkeypatch):
     monkeypatch.setattr("dvip.sum_kernel.MAX_FITTED", 250)
     inputs, y = regression_data(num_rows=1_000)
-    model = DVIPRegressor(max_iter=50, n_predictive_samples=10).fit(inputs, y)
+    model = DVIPRegressor(**QUICK).fit(inputs, y)
     model.save(tmp_path / "model")
     size = sum(path.stat().st_size for path in (tmp_path / "model").iterdir())
     assert size < 5e6
@@ -235,7 +246,7 @@ def test_further_arrays_are_refused(saved, tmp_path, prefix):
 def test_random_changes(saved, tmp_path):
     """Refused in a line, or read: then all that it predicts is a number."""
     refused = 0
-    for seed in range(150):
+    for seed in range(60):
         folder = tmp_path / str(seed)
         folder.mkdir()
         content, arrays = mutated(*saved, seed)
@@ -253,7 +264,7 @@ def test_random_changes(saved, tmp_path):
             mean, std = model.predict(X, return_std=True)
             functions = model.sample_functions(2, random_state=0)(X)
         assert all(np.isfinite(part).all() for part in (mean, std, functions)), seed
-    assert 75 < refused < 150
+    assert 30 < refused < 60
 
 
 # Trainings that are stopped.
@@ -296,8 +307,11 @@ def stopped(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"cls": DVIPClassifier, "y": LABELS}, {"inputs": ArraySource(X, NOTHING), "y": None}],
-    ids=["regressor", "classifier", "source"],
+    [
+        pytest.param({}, id="regressor"),
+        pytest.param({"cls": DVIPClassifier, "y": LABELS}, id="classifier", marks=pytest.mark.slow),
+        pytest.param({"inputs": ArraySource(X, NOTHING), "y": None}, id="source"),
+    ],
 )
 def test_resumed_trainings_end_bit_equal(stopped, options, tmp_path, monkeypatch):
     monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path / "rows"))

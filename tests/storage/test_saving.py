@@ -107,7 +107,25 @@ def equal(first, second):
     )
 
 
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())
+# Other programs, saved in the same way. (Each prior is saved in tests/processes, a sparse implicit
+# process in tests/layers.)
+SLOW = {
+    "a prior for each unit",
+    "other priors with options",
+    "regularised prior",
+    "deep gp, double precision",
+    "deep gp classifier",
+    "sip",
+}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(make, id=name, marks=[pytest.mark.slow] * (name in SLOW))
+        for name, make in MODELS.items()
+    ],
+)
 def test_loaded_models_predict_bit_equally(make, tmp_path):
     model = make()
     model.save(tmp_path / "model")

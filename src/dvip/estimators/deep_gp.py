@@ -38,10 +38,10 @@ INITIAL_VARIANCE = 1.0
 NUM_KEPT, MAX_R_HAT = 100, 1.2
 # Training steps of an implicit posterior, the fewest and the most; and in each of them, the samples
 # that are propagated.
-STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (500, 2_500), 10
-# Where the scale of an implicit posterior starts in an inner layer, and over which share of the
-# training its KL gains weight.
-INNER_SCALE_OF_IMPLICIT, WARM_UP_OF_IMPLICIT = 0.01, 0.05
+STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (5_000, 25_000), 2
+# Where the scale of an implicit posterior starts at most, and over which share of the training its
+# KL gains weight: samples of wide ones tell little, and all would be noise.
+SCALE_OF_IMPLICIT, WARM_UP_OF_IMPLICIT = 0.1, 0.2
 
 
 class _DeepGP(DeepEstimator):
@@ -196,7 +196,7 @@ class _DeepGP(DeepEstimator):
         if self.inference == "mcmc":
             return SampledGPLayer.create(kernel, inputs, num_units, number, NUM_KEPT)
         if self.posterior == "implicit":
-            q_scale = max(q_scale, INNER_SCALE_OF_IMPLICIT)
+            q_scale = min(q_scale, SCALE_OF_IMPLICIT)
             return ImplicitGPLayer.create(
                 kernel, inputs, num_units, number, q_scale=q_scale, key=key
             )
@@ -221,7 +221,7 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 50,000; of an implicit posterior a twentieth of that.
+        number of rows, up to 50,000; of an implicit posterior half of that.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -229,8 +229,8 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 1, and 10 where the α-energy of
-        several layers or an implicit posterior needs them.
+        Samples propagated in a training step. By default 1, 2 of an implicit posterior,
+        and 10 where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
@@ -252,7 +252,6 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
     posterior : {"gaussian", "implicit"}, default "gaussian"
         Of the values at inducing points: a Gaussian, or an implicit distribution, which a network
         makes of noise and whose divergence from the prior a classifier estimates (Yu et al. 2019).
-        A step of it takes many times as long; with fewer inducing points, such as 20, it is quick.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.
@@ -321,7 +320,7 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 50,000; of an implicit posterior a twentieth of that.
+        number of rows, up to 50,000; of an implicit posterior half of that.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -329,8 +328,8 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 1, and 10 where the α-energy of
-        several layers or an implicit posterior needs them.
+        Samples propagated in a training step. By default 1, 2 of an implicit posterior,
+        and 10 where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True
@@ -350,7 +349,6 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
     posterior : {"gaussian", "implicit"}, default "gaussian"
         Of the values at inducing points: a Gaussian, or an implicit distribution, which a network
         makes of noise and whose divergence from the prior a classifier estimates (Yu et al. 2019).
-        A step of it takes many times as long; with fewer inducing points, such as 20, it is quick.
     n_members : int, optional
         Train an ensemble of so many models, side by side; the prediction is the mean of their
         distributions. By default there is one model.

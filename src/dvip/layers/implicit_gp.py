@@ -1,14 +1,15 @@
 """The sparse GP layer with an implicit posterior of the values at its inducing points.
 
 Yu et al. 2019: the whitened values v_h ~ N(0, I) of a sparse GP (`sparse_gp.py`) have a posterior
-that is all samples, v_h = g(ε; ψ) of a network g fed with noise ε, so that it may have any shape,
-also several modes. Given v_h,
+that is all samples, what a network makes of noise, so that it may have any shape. Given v_h,
 
     f_h(x) | v_h ~ N(φᵀ v_h,  k(x, x) - φᵀφ),
 
-and the bound's KL(q(v_h) | N(0, I)) = E_q[T(v_h)] comes from a classifier whose logit is T. As the
-prior is the standard normal distribution itself, T has two parts of the three that
-`implicit_posterior.py` speaks of: log q / r from a classifier, and log r / n in closed form.
+and KL(q(v_h) | N(0, I)) comes from a classifier. The posterior is a Gaussian whose noise is bent,
+v_h = m_h + L_h (z + g(z)): the classifier has to tell no more than what bending did, and the rest
+of the KL is in closed form (`BentGaussian` of `implicit_posterior.py`). One network bends the noise
+of all units of the layer, and one classifier serves them all; both know which unit it is. No matrix
+is factorised but that of the kernel.
 """
 
 import jax
@@ -17,21 +18,21 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from dvip.kernels import Kernel
-from dvip.layers.implicit_posterior import DensityRatio, ImplicitPosterior
+from dvip.layers.implicit_posterior import BentGaussian, UnitClassifier
 from dvip.layers.sparse_gp import InducingPointLayer, initial_inducing_points
 from dvip.parameters import Auxiliary
 
 __all__ = ["ImplicitGPLayer"]
 
-# Samples that the KL is estimated from, for each value: enough for their covariance.
-SAMPLES_OF_VALUE = 2
+# Samples of each unit that the KL is estimated from, and the classifier learns from, at a step.
+NUM_KL_SAMPLES = 20
 
 
 class ImplicitGPLayer(InducingPointLayer):
-    """H units with common inducing points; each has a posterior and a classifier of its own."""
+    """H units with common inducing points, a common bend and a common classifier."""
 
-    posterior: ImplicitPosterior
-    classifiers: Auxiliary  # around a DensityRatio
+    posterior: BentGaussian
+    classifier: Auxiliary  # around a UnitClassifier
 
     @classmethod
     def create(
@@ -49,12 +50,8 @@ class ImplicitGPLayer(InducingPointLayer):
         return cls(
             kernel,
             jnp.asarray(initial_inducing_points(inputs, num_inducing)),
-            ImplicitPosterior.create(num_units, num_inducing, q_scale, posterior_key),
-            Auxiliary(
-                DensityRatio.create(
-                    num_units, num_inducing, q_scale, classifier_key, normal_prior=True
-                )
-            ),
+            BentGaussian.create(num_units, num_inducing, q_scale, posterior_key),
+            Auxiliary(UnitClassifier.create(num_units, num_inducing, classifier_key)),
         )
 
     def draw_sample_noise(self, key: PRNGKeyArray, num_samples: int) -> PyTree[Array]:
@@ -67,23 +64,19 @@ class ImplicitGPLayer(InducingPointLayer):
         """Those given the v of each sample."""
         return self.given(self.posterior(sample_noise), inputs)
 
-    def posterior_samples(self, key: PRNGKeyArray) -> Float[Array, "units inducing samples"]:
-        """Samples of q(v), as many as the KL needs."""
-        number = SAMPLES_OF_VALUE * self.inducing.shape[1]
-        return self.posterior(self.posterior.draw_noise(key, number))
-
     def kl_estimate(
         self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
     ) -> Float[Array, ""]:
-        """Σ_h KL(q(v_h) | N(0, I)) as the classifiers see it."""
+        """Σ_h KL(q(v_h) | N(0, I)) as the classifier sees it."""
         del inputs
-        return self.classifiers.value.kl(self.posterior_samples(key))
+        noise = self.posterior.draw_noise(key, NUM_KL_SAMPLES)
+        return self.posterior.kl(noise, self.classifier.value)
 
     def auxiliary_loss(self, key: PRNGKeyArray) -> Float[Array, ""]:
-        """That of the classifiers, of the samples that the estimate has with the same key."""
-        from_q = self.posterior_samples(key)
-        normal = jax.random.normal(jax.random.fold_in(key, 1), from_q.shape)
-        return self.classifiers.value.loss(from_q, None, normal)
+        """That of the classifier, of the samples that the estimate has with the same key."""
+        noise = self.posterior.draw_noise(key, NUM_KL_SAMPLES)
+        normal = jax.random.normal(jax.random.fold_in(key, 1), noise.shape)
+        return self.classifier.value.loss(self.posterior.white(noise), normal)
 
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """A function given values that are drawn from q(v)."""

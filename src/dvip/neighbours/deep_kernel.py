@@ -45,7 +45,7 @@ class DeepKernelLayer(GaussianLayer):
 
     network: Perceptrons
     process: SparseGPLayer
-    weight_scale: float = eqx.field(static=True)
+    prior_scale: float = eqx.field(static=True)
 
     @classmethod
     def create(
@@ -55,7 +55,7 @@ class DeepKernelLayer(GaussianLayer):
         inputs: Float[np.ndarray, "rows inputs"],
         num_units: int,
         num_inducing: int,
-        weight_scale: float,
+        prior_scale: float,
         key: PRNGKeyArray,
     ) -> "DeepKernelLayer":
         """A random network; inducing points are its features of centres of the inputs."""
@@ -66,7 +66,7 @@ class DeepKernelLayer(GaussianLayer):
             network(jnp.asarray(initial_inducing_points(inputs, num_inducing)))[0],
             WhitenedGaussian.create(num_units, num_inducing, 1.0),
         )
-        return cls(network, process, weight_scale)
+        return cls(network, process, prior_scale)
 
     @property
     def posterior(self) -> WhitenedGaussian:
@@ -91,7 +91,7 @@ class DeepKernelLayer(GaussianLayer):
 
     def prior_regularisation(self) -> Float[Array, ""]:
         """Σ_i w_i² / (2 p_i²), with p_i = σ/√n for the weights of a sum of n terms."""
-        return 0.5 * jnp.sum(jnp.square(whitened(self.network, self.weight_scale)))
+        return 0.5 * jnp.sum(jnp.square(whitened(self.network, self.prior_scale)))
 
     def draw_function(self, key: PRNGKeyArray) -> PyTree[Array]:
         """A function of features."""
@@ -109,10 +109,10 @@ class _DeepKernel(NetworkEstimator):
 
     n_features: int
     n_inducing: int
-    weight_scale: float
+    prior_scale: float
 
     _counts: ClassVar[tuple[str, ...]] = (*NetworkEstimator._counts, "n_features", "n_inducing")
-    _positive: ClassVar[tuple[str, ...]] = ("weight_scale",)
+    _positive: ClassVar[tuple[str, ...]] = ("prior_scale",)
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _DeepKernel(NetworkEstimator):
         activation: str = "tanh",
         n_features: int = 5,
         n_inducing: int = 100,
-        weight_scale: float = 1.0,
+        prior_scale: float = 1.0,
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.005,
@@ -150,7 +150,7 @@ class _DeepKernel(NetworkEstimator):
             inputs,
             num_units,
             int(self.n_inducing),
-            float(self.weight_scale),
+            float(self.prior_scale),
             key,
         )
 
@@ -169,7 +169,7 @@ class DeepKernelRegressor(DeepRegressor, _DeepKernel):
         Outputs of the network, which the kernel sees.
     n_inducing : int, default 100
         Inducing points, in the space of features. The cost of a step grows with the square.
-    weight_scale : float, default 1.0
+    prior_scale : float, default 1.0
         Scale of a Gaussian prior of the weights, of those of a sum of n terms over √n; their most
         probable values are sought. A large one is no prior, and sure of its mistakes.
     {training}
@@ -205,7 +205,7 @@ class DeepKernelClassifier(DeepClassifier, _DeepKernel):
         Outputs of the network, which the kernel sees.
     n_inducing : int, default 100
         Inducing points, in the space of features. The cost of a step grows with the square.
-    weight_scale : float, default 1.0
+    prior_scale : float, default 1.0
         Scale of a Gaussian prior of the weights, of those of a sum of n terms over √n; their most
         probable values are sought. A large one is no prior, and sure of its mistakes.
     {training}

@@ -8,15 +8,25 @@ finite set of measurement points x_1, ..., x_M,
 
 new points at every step: some rows of the batch, and some that are uniform in a box around the
 training inputs. The KL of whole functions is that at the worst set of points, so this one is too
-small; `measurement.py` says what weight it has instead. It has no value that could be computed, as
+small; `measurement.py` says which weight it has. It has no value that could be computed, as
 q(f) is implicit, but it has a gradient: with f = f(ε; φ),
 
     ∇_φ KL = E_ε[(∇_f log q(f) - ∇_f log p(f)) ∂f/∂φ].
 
-∇ log q comes from samples of f by the spectral estimator (`stein.py`). A Gaussian process as the
-prior has -(K + γ²I)⁻¹ f in closed form; of an implicit process it is estimated from samples as
-well. Both q and p have a little noise of variance γ² added: the values of a network with few
-weights would otherwise lie on a surface, at an infinite KL from any prior.
+∇ log q comes from samples of f, made white, by the spectral estimator (`stein.py`). A Gaussian
+process as the prior has -(K + γ²I)⁻¹ f in closed form; of an implicit process it is estimated from
+samples as well. Both q and p have a little noise of variance γ² added: the values of a network with
+few weights would otherwise lie on a surface, at an infinite KL from any prior.
+
+Samples tell too little of a distribution of many values: the functions' variance comes out too
+small, and with it the noise that explains the rest, the more so the longer the training. The
+marginal likelihood of a Gaussian process knows no such error. Gaussian noise σ² therefore starts at
+that of the process which is fitted to the data, and costs the bound
+
+    N max(0, log σ²_GP - log σ²)²,
+
+a prior that speaks against too little noise alone: as the data fit rises by N/2 at most for each
+unit that log σ² falls, σ is never less than σ_GP by more than an eighth.
 """
 
 from collections.abc import Sequence
@@ -28,25 +38,33 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from dvip.batches import Batch
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.priors import Prior
 from dvip.estimators.regression import DeepRegressor
 from dvip.kernels import squared_distances
 from dvip.likelihoods import Likelihood
+from dvip.likelihoods.gaussian import Gaussian
 from dvip.linear_algebra import inverse_factor
 from dvip.neighbours.frame import with_shared_parameters
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
-from dvip.neighbours.measurement import MeasuredEstimator, MeasurementPoints
-from dvip.neighbours.stein import spectral_score
+from dvip.neighbours.measurement import NOISE, MeasuredEstimator, MeasurementPoints
+from dvip.neighbours.stein import whitened_score
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
-from dvip.sum_kernel import GPData, SumKernel, fitted_kernel
+from dvip.sum_kernel import SumKernel
 
-__all__ = ["FBNNClassifier", "FBNNLayer", "FBNNRegressor", "FittedGP", "functional_kl"]
+__all__ = [
+    "FBNNClassifier",
+    "FBNNLayer",
+    "FBNNRegressor",
+    "FittedGP",
+    "GuardedGaussian",
+    "functional_kl",
+]
 
-# γ, beside functions of about the size 1.
-NOISE = 0.05
+# The variance of Gaussian noise starts where the fitted process has it, but not below this:
+# functions that have to pass near all targets from the first step on stay rough.
+LEAST_INITIAL_NOISE = 0.01
 # The prior that is fitted to the data.
 FITTED = "gp"
 
@@ -87,8 +105,8 @@ class SampledPrior(eqx.Module):
         """∇ log p of the values with noise, from as many samples as there are values."""
         function_key, noise_key = jax.random.split(key)
         functions = self.process(self.process.draw_noise(function_key, len(values)), points)
-        noise = NOISE * jax.random.normal(noise_key, functions.shape)
-        return spectral_score(functions + noise, at=values)
+        white = jax.random.normal(noise_key, functions.shape)
+        return whitened_score(functions, white, NOISE, at=values)
 
 
 def functional_kl(
@@ -96,11 +114,37 @@ def functional_kl(
 ) -> Float[Array, ""]:
     """Zero, with the gradient of KL(q(f) | p(f)) by the values of f, samples of q."""
     noise_key, prior_key = jax.random.split(key)
-    noisy = values + NOISE * jax.random.normal(noise_key, values.shape)
-    constant = jax.lax.stop_gradient(noisy)
-    slope = spectral_score(constant) - prior.score(prior_key, points, constant)
+    white, constant = jax.random.normal(noise_key, values.shape), jax.lax.stop_gradient(values)
+    of_prior = prior.score(prior_key, points, constant + NOISE * white)
+    slope = whitened_score(constant, white, NOISE) - of_prior
     surrogate = jnp.sum(jax.lax.stop_gradient(slope) * values) / len(values)
     return surrogate - jax.lax.stop_gradient(surrogate)
+
+
+class GuardedGaussian(Gaussian):
+    """Gaussian noise that hardly falls below that of the fitted process."""
+
+    least: Fixed | None = None  # log σ²_GP
+    weight: Fixed | None = None  # N
+
+    @classmethod
+    def of(cls, noise: Gaussian, kernel: SumKernel | None, num_rows: int) -> "GuardedGaussian":
+        """From where the process has it; without a process it starts as any other."""
+        assert noise.log_variance is not None  # of an initialised likelihood
+        start = least = noise.log_variance
+        if kernel is not None:
+            least = jnp.full_like(start, np.log(kernel.noise))
+            start = jnp.clip(least, np.log(LEAST_INITIAL_NOISE), 0.0)
+        weight = jnp.asarray(0.0 if kernel is None else num_rows, start.dtype)
+        return cls(start, Fixed(least), Fixed(weight))
+
+    def regularisation(self) -> Float[Array, ""]:
+        """N max(0, log σ²_GP - log σ²)², for each target."""
+        assert self.log_variance is not None
+        assert self.least is not None
+        assert self.weight is not None  # of what `of` makes
+        missing = jnp.maximum(self.least.value - self.log_variance, 0)
+        return super().regularisation() + self.weight.value * jnp.sum(jnp.square(missing))
 
 
 class FBNNLayer(MeanFieldLayer):
@@ -130,9 +174,7 @@ class _FBNN(MeasuredEstimator):
     """The parameters of functional inference and its layer."""
 
     n_training_samples: int | None = 10
-    _default_steps: ClassVar[tuple[int, int]] = (3_000, 12_000)
-    # The fitted kernel's parameters, until the model has them.
-    _kernel: np.ndarray | None = None
+    _default_steps: ClassVar[tuple[int, int]] = (4_000, 16_000)
 
     def __init__(
         self,
@@ -140,7 +182,7 @@ class _FBNN(MeasuredEstimator):
         activation: str = "tanh",
         prior: Prior = FITTED,
         n_functions: int = 50,
-        n_points: tuple[int, int] = (20, 10),
+        n_points: tuple[int, int] = (50, 10),
         max_iter: int | None = None,
         batch_size: int = 100,
         learning_rate: float = 0.01,
@@ -160,23 +202,6 @@ class _FBNN(MeasuredEstimator):
     def _fits_prior(self) -> bool:
         return isinstance(self.prior, str) and self.prior == FITTED
 
-    def _look_at(self, rows: Batch, num_rows: int) -> None:
-        """Fits the kernel to these rows by their marginal likelihood."""
-        super()._look_at(rows, num_rows)
-        self._kernel = None
-        counted = np.asarray(rows.weights) > 0
-        if not (self._fits_prior and counted.any()):
-            return
-        inputs, targets, weights = (np.asarray(part, dtype=float)[counted] for part in rows)
-        targets, errors = np.split(targets, [self._num_outputs], axis=1)
-        known = np.mean(np.square(errors), axis=1) if errors.shape[1] else None
-        data = GPData(inputs, self._on_unit_scale(targets), weights, known)
-        self._kernel = fitted_kernel(data, np.arange(len(inputs))).parameters
-
-    def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
-        """Targets as the units are to be: around 0, with a variance of 1."""
-        return (targets - targets.mean(axis=0)) / np.maximum(targets.std(axis=0), 1e-6)
-
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
     ) -> FBNNLayer:
@@ -185,9 +210,8 @@ class _FBNN(MeasuredEstimator):
         num_inputs = inputs.shape[1]
         widths = self._widths(num_inputs, num_units)
         if self._fits_prior:
-            usual = SumKernel.usual(num_inputs).parameters
-            parameters = usual if self._kernel is None else self._kernel
-            prior: Any = FittedGP(jnp.asarray(parameters.astype(inputs.dtype)))
+            kernel = self._kernel or SumKernel.usual(num_inputs)
+            prior: Any = FittedGP(jnp.asarray(kernel.parameters.astype(inputs.dtype)))
         else:
             prior = SampledPrior(self._process_of_inputs().initialise(num_inputs, prior_key))
         return FBNNLayer(
@@ -216,9 +240,10 @@ class FBNNRegressor(DeepRegressor, _FBNN):
         a `SimulatorPrior`, cannot be used.
     n_functions : int, default 50
         Functions of the posterior that the gradient of the KL is estimated from, at every step.
-    n_points : pair of int, default (20, 10)
+    n_points : pair of int, default (50, 10)
         Where they are compared to the prior: rows of the batch, and points that are uniform in a
-        box around the training inputs. The KL has the weight of all rows over these rows.
+        box around the training inputs. Their KL stands for that of all rows: it has the weight that
+        would be right for a Gaussian process that is fitted to the data.
     {training}
     {likelihood}
     {others}
@@ -245,6 +270,13 @@ class FBNNRegressor(DeepRegressor, _FBNN):
     (5,)
     """
 
+    def _initialised(self, likelihood: Likelihood) -> Likelihood:
+        """Gaussian noise starts where the fitted process has it, and is kept from less."""
+        initialised = super()._initialised(likelihood)
+        if type(initialised) is not Gaussian:
+            return initialised
+        return GuardedGaussian.of(initialised, self._kernel, self._num_rows)
+
 
 @with_shared_parameters
 class FBNNClassifier(DeepClassifier, _FBNN):
@@ -264,9 +296,10 @@ class FBNNClassifier(DeepClassifier, _FBNN):
         `SimulatorPrior`, cannot be used.
     n_functions : int, default 50
         Functions of the posterior that the gradient of the KL is estimated from, at every step.
-    n_points : pair of int, default (20, 10)
+    n_points : pair of int, default (50, 10)
         Where they are compared to the prior: rows of the batch, and points that are uniform in a
-        box around the training inputs. The KL has the weight of all rows over these rows.
+        box around the training inputs. Their KL stands for that of all rows: it has the weight that
+        would be right for a Gaussian process that is fitted to the data.
     {training}
     {likelihood}
     {others}

@@ -27,6 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.layers import Perceptrons
 from dvip.linear_algebra import inverse_factor
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
+from dvip.neighbours.measurement import box_around, points_in_box
 from dvip.neighbours.networks import in_a_row, jacobian, log_prior_scales, started
 from dvip.parameters import Fixed
 
@@ -70,16 +71,13 @@ class FunctionSpaceLayer(MeanFieldLayer):
         weights_key, prior_key = jax.random.split(key)
         weights = GaussianWeights.create(widths, activation, prior_scale, weights_key)
         prior = started(1, widths, activation, prior_key)
-        box = np.stack([inputs.min(axis=0), inputs.max(axis=0)])
-        return cls(weights, Fixed(prior), Fixed(jax.device_put(box)))
+        return cls(weights, Fixed(prior), Fixed(jax.device_put(box_around(inputs))))
 
     def context(
         self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None
     ) -> Float[Array, "inputs points"]:
         """The points at which functions are compared."""
-        low, high = self.box.value[:, :, None]
-        drawn = jax.random.uniform(key, (len(low), NUM_CONTEXT), low.dtype)
-        drawn = low + (high - low) * drawn
+        drawn = points_in_box(key, self.box.value, NUM_CONTEXT)
         return drawn if inputs is None else jnp.hstack([inputs[:, :NUM_CONTEXT], drawn])
 
     def process(

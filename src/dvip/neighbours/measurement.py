@@ -1,10 +1,17 @@
 """Where functions are compared: the measurement points of functional inference.
 
 The KL between distributions of functions is the largest over all finite sets of points. At a few
-points it is far too small beside the data fit of all rows, and a network over-fits. So it is
-multiplied by w = N / M_rows, with M_rows the rows among the points and N all rows: as the data fit
-of a batch, the KL of some rows stands for all (Sun et al. 2019 do the same, with λ = 1 / |D_s| in
-their bound for each row). For N ≤ M_rows it counts once.
+points S it is far too small beside the data fit of all rows X, and a network over-fits; N / |S|
+times as much (Sun et al. 2019, whose λ is 1 / |S| for each row) is far too large, as rows tell much
+of each other, and a network under-fits. How much too small it is can be computed of a Gaussian
+process: with kernel k, noise Σ, A = (K_XX + Σ)⁻¹ and, as in all of functional inference, a little
+noise γ² besides, its exact posterior has
+
+    KL_S = KL(N(K_SX A y, K_SS - K_SX A K_XS + γ²I) | N(0, K_SS + γ²I)),
+
+and the KL has the weight w = KL_X / E_S[KL_S], or 1 if that is more, with the kernel that has the
+largest marginal likelihood. KL_X is that of some rows, extrapolated as a power of their number: it
+grows by the factor that it has from half of them to all.
 """
 
 from collections.abc import Sequence
@@ -15,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.linalg import cho_solve, cholesky
 from threadpoolctl import threadpool_limits
 
 from dvip.batches import Batch
@@ -23,14 +31,95 @@ from dvip.estimators.priors import ImplicitProcessEstimator, Prior
 from dvip.neighbours.frame import NetworkEstimator
 from dvip.parameters import Fixed
 from dvip.processes.simulator import simulators_of
+from dvip.sum_kernel import JITTER, GPData, SumKernel, fitted_kernel
 from dvip.training import CheckpointFolder, Data
 
-__all__ = ["MeasuredEstimator", "MeasurementPoints"]
+__all__ = [
+    "NOISE",
+    "MeasuredEstimator",
+    "MeasurementPoints",
+    "box_around",
+    "kl_weight",
+    "points_in_box",
+]
+
+# γ, beside functions of about the size 1.
+NOISE = 0.02
 
 # How far the box of points goes beyond the training inputs, as a share of their range.
 MARGIN = 0.1
 # Training rows that are kept to have points near them where there is no batch.
 NUM_KEPT = 200
+# Of the weight of the KL: rows at most, and sets of points.
+NUM_WEIGHED, NUM_SETS = 500, 8
+
+
+def box_around(
+    inputs: Float[np.ndarray, "rows inputs"], margin: float = 0.0
+) -> Float[np.ndarray, "2 inputs"]:
+    """The smallest and the largest of each input, with a margin as a share of its range."""
+    lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
+    added = margin * (highest - lowest)
+    return np.stack([lowest - added, highest + added])
+
+
+def points_in_box(
+    key: PRNGKeyArray, box: Float[Array, "2 inputs"], number: int
+) -> Float[Array, "inputs points"]:
+    """Points that are uniform in a box."""
+    lowest, highest = box[:, :, None]
+    return lowest + (highest - lowest) * jax.random.uniform(
+        key, (len(lowest), number), lowest.dtype
+    )
+
+
+class _ExactPosterior:
+    """That of a Gaussian process, given rows: what its KL at some points is."""
+
+    def __init__(self, kernel: SumKernel, data: GPData):
+        self.kernel, self.data = kernel, data
+        covariance = kernel(data.inputs, data.inputs)
+        self.factor = _factor(covariance, data.noise(kernel.noise))
+        self.solved = cho_solve((self.factor, True), data.targets)
+
+    def kl(self, points: Float[np.ndarray, "points inputs"]) -> float:
+        """KL_S, the mean over the outputs."""
+        prior, cross = self.kernel(points, points), self.kernel(points, self.data.inputs)
+        posterior = prior - cross @ cho_solve((self.factor, True), cross.T)
+        mean = cross @ self.solved
+        of_prior, of_posterior = (_factor(each, NOISE**2) for each in (prior, posterior))
+        ratio = np.sum(np.log(np.diag(of_prior)) - np.log(np.diag(of_posterior)))
+        trace = np.trace(cho_solve((of_prior, True), of_posterior @ of_posterior.T))
+        square = np.mean(np.sum(mean * cho_solve((of_prior, True), mean), axis=0))
+        return float(0.5 * (trace - len(points) + square) + ratio)
+
+
+def _factor(covariance: np.ndarray, noise: Any) -> np.ndarray:
+    """The Cholesky factor with this noise on the diagonal."""
+    with_noise, diagonal = covariance.copy(), np.diag_indices_from(covariance)
+    with_noise[diagonal] += noise + JITTER * np.mean(covariance[diagonal])
+    return cholesky(with_noise, lower=True)
+
+
+def kl_weight(kernel: SumKernel, data: GPData, numbers: Sequence[int], num_rows: int) -> float:
+    """w of sets of so many rows and points in the box, for so many rows in all."""
+    random = np.random.default_rng(0)
+    order = random.permutation(len(data.inputs))[:NUM_WEIGHED]
+    exact = _ExactPosterior(kernel, data.chosen(order))
+    inputs = exact.data.inputs
+    lowest, highest = box_around(inputs, MARGIN)
+    of_sets = []
+    for _ in range(NUM_SETS):
+        rows = random.permutation(len(inputs))[: int(numbers[0])]
+        covering = random.uniform(lowest, highest, (int(numbers[1]), inputs.shape[1]))
+        of_sets.append(exact.kl(np.concatenate([inputs[rows], covering])))
+    of_all = exact.kl(inputs)
+    half = len(inputs) // 2
+    if num_rows > len(inputs) and half > 0:
+        of_half = _ExactPosterior(kernel, data.chosen(order[:half])).kl(inputs[:half])
+        growth = np.clip(np.log2(of_all / of_half), 0, 1)
+        of_all *= (num_rows / len(inputs)) ** growth
+    return max(1.0, float(of_all / np.mean(of_sets)))
 
 
 class MeasurementPoints(eqx.Module):
@@ -51,11 +140,9 @@ class MeasurementPoints(eqx.Module):
         key: PRNGKeyArray,
     ) -> "MeasurementPoints":
         """Around these inputs."""
-        lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
-        margin = MARGIN * (highest - lowest)
         kept = jax.random.choice(key, len(inputs), (NUM_KEPT,))
         return cls(
-            Fixed(jnp.asarray(np.stack([lowest - margin, highest + margin]))),
+            Fixed(jnp.asarray(box_around(inputs, MARGIN))),
             Fixed(jnp.asarray(inputs)[kept].T),
             Fixed(jnp.asarray(weight, inputs.dtype)),
             int(numbers[0]),
@@ -67,9 +154,7 @@ class MeasurementPoints(eqx.Module):
     ) -> Float[Array, "inputs points"]:
         """The first rows of a batch, which is in random order, or kept ones; then the others."""
         row_key, box_key = jax.random.split(key)
-        lowest, highest = self.box.value[..., None]
-        shape = (len(lowest), self.num_covering)
-        covering = lowest + (highest - lowest) * jax.random.uniform(box_key, shape, lowest.dtype)
+        covering = points_in_box(box_key, self.box.value, self.num_covering)
         if inputs is None:
             chosen = jax.random.choice(row_key, NUM_KEPT, (self.num_rows,))
             inputs = self.kept.value[:, chosen]
@@ -89,9 +174,12 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
     shared_prior: bool | None = True
     fresh_noise: bool = False
 
-    # Rows that are looked at before a model is made; the weight of the KL, until the model has it.
+    # Rows that are looked at before a model is made; the kernel that fits them, the weight of the
+    # KL and the number of all rows, until the model has what it needs of them.
     _num_looked_at: ClassVar[int] = 1_000
+    _kernel: SumKernel | None = None
     _kl_weight: float = 1.0
+    _num_rows: int = 0
 
     def check_parameters(self) -> None:
         """Raises an error, which says what to do, unless the parameters make sense."""
@@ -116,9 +204,21 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
             )
 
     def _look_at(self, rows: Batch, num_rows: int) -> None:
-        """What is noted of the rows before a model is made: their number."""
-        del rows
-        self._kl_weight = max(1.0, num_rows / int(self.n_points[0]))
+        """Fits a kernel to some of the rows by their marginal likelihood, and weighs the KL."""
+        self._kernel, self._kl_weight, self._num_rows = None, 1.0, num_rows
+        counted = np.asarray(rows.weights) > 0
+        if not counted.any():
+            return
+        inputs, targets, weights = (np.asarray(part, dtype=float)[counted] for part in rows)
+        targets, errors = np.split(targets, [self._num_outputs], axis=1)
+        known = np.mean(np.square(errors), axis=1) if errors.shape[1] else None
+        data = GPData(inputs, self._on_unit_scale(targets), weights, known)
+        self._kernel = fitted_kernel(data, np.arange(len(inputs)))
+        self._kl_weight = kl_weight(self._kernel, data, self.n_points, num_rows)
+
+    def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
+        """Targets as the units are to be: around 0, with a variance of 1."""
+        return (targets - targets.mean(axis=0)) / np.maximum(targets.std(axis=0), 1e-6)
 
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
@@ -126,15 +226,15 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         # With the same seed the same rows: also when a training is resumed.
         rows: Any = data  # in memory or streamed
         sample = rows.rows(self.seed_, 0, min(self._num_looked_at, data.num_rows))
-        self._look_at(sample, data.num_rows)
         with _one_thread():
+            self._look_at(sample, data.num_rows)
             super()._train_on(data, inputs, checkpoints)
 
     def _train_once(self, rows: Batch) -> None:
-        if not hasattr(self, "model_"):
-            some: Any = [part[: self._num_looked_at] for part in rows]
-            self._look_at(Batch(*some), len(rows.inputs))
         with _one_thread():
+            if not hasattr(self, "model_"):
+                some: Any = [part[: self._num_looked_at] for part in rows]
+                self._look_at(Batch(*some), len(rows.inputs))
             super()._train_once(rows)
 
     def _points(self, inputs: np.ndarray, key: PRNGKeyArray) -> MeasurementPoints:

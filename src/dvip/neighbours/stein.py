@@ -12,14 +12,21 @@ They are a basis for functions of x: ∇ log q(x) = Σ_j β_j ψ_j(x), and by St
 
 The kernel is exp(-‖x - y‖² / 2h²) with the median distance of the samples as h. Small eigenvalues
 are noise: the sum is over the largest, which make up a share of the trace of K.
+
+One width for all directions sees nothing of those in which samples vary little: of the values of a
+smooth function at 30 points it finds a sixth of the gradient of their entropy. So values x = f + γε
+are made white first, by the mean m and the covariance C of f in its samples,
+
+    v = W (x - m),   W (C + γ²I) Wᵀ = I,   ∇ log q(x) = Wᵀ ∇ log q(v).
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dvip.kernels import squared_distances
+from dvip.linear_algebra import inverse_factor
 
-__all__ = ["TRACE_SHARE", "spectral_score"]
+__all__ = ["TRACE_SHARE", "spectral_score", "whitened_score"]
 
 # Of the trace of the Gram matrix, what the eigenvalues that are used make up.
 TRACE_SHARE = 0.99
@@ -51,3 +58,19 @@ def spectral_score(
         return vectors @ (weights.T @ pulls)
     between = jnp.exp(-0.5 * squared_distances(points.T, samples.T) / width)
     return (between @ weights) @ (weights.T @ pulls)
+
+
+def whitened_score(
+    clean: Float[Array, "samples values"],
+    white: Float[Array, "samples values"],
+    noise: float,
+    at: Float[Array, "points values"] | None = None,
+) -> Float[Array, "points values"]:
+    """∇ log q of clean samples with this noise times white one; by the spectral score of v."""
+    mean = jnp.mean(clean, axis=0)
+    centred = clean - mean
+    covariance = centred.T @ centred / (len(clean) - 1)
+    whitening, _ = inverse_factor(covariance + noise**2 * jnp.eye(len(mean), dtype=mean.dtype))
+    samples = (centred + noise * white) @ whitening.T
+    points = None if at is None else (at - mean) @ whitening.T
+    return spectral_score(samples, points) @ whitening

@@ -118,7 +118,7 @@ def _neighbours() -> list[Method]:
         Method("sip-2", "SIP 2", SIP, {"n_layers": 2}),
         method("deep-kernel", "deep kernel"),
         method("fbnn", "fBNN"),
-        method("fbnn", "fBNN, rows only", "fbnn-rows", n_points=(20, 0)),
+        method("fbnn", "fBNN, rows only", "fbnn-rows", n_points=(50, 0)),
         method("fbnn", "fBNN, BNN prior", "fbnn-bnn", prior="bnn"),
         method("fvi", "FVI"),
         method("linearised", "Laplace"),
