@@ -84,6 +84,18 @@ def test_gradient_of_the_loss(num_outputs, options):
     )
 
 
+def test_the_loss_in_blocks_is_that_of_all_rows_together(monkeypatch):
+    data, parameters = (
+        make_data(25, num_outputs=2, known=True, factors=True),
+        make_kernel().parameters,
+    )
+    together = loss_of_parameters(parameters, data)
+    monkeypatch.setattr(sum_kernel, "ROWS_OF_BLOCK", 7)
+    in_blocks = loss_of_parameters(parameters, data)
+    np.testing.assert_allclose(in_blocks[0], together[0], rtol=1e-12)
+    np.testing.assert_allclose(in_blocks[1], together[1], rtol=1e-9, atol=1e-9)
+
+
 def test_the_loss_is_the_marginal_likelihood_and_a_prior():
     data, kernel = make_data(15, num_outputs=2, known=True), make_kernel()
     noise = (kernel.noise + LEAST_NOISE) / data.weights + data.errors

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,8 +80,8 @@ SMALLEST = 1e-300
 # The tail is this many times as wide as the distribution. Where the best calibration is looked for.
 TAIL_SCALE = 4.0
 SCALES, COARSE = np.exp(np.arange(-16, 17) / 16), 4
-# Rows that it is looked for with, at most.
-MAX_ROWS = 2_000
+# Rows that it is looked for with, at most, and those whose predictions are compared in pairs.
+MAX_ROWS, MAX_COMPARED = 2_000, 500
 TAILS = (0.0, 0.003, 0.01, 0.03, 0.06, 0.1)
 # How far the logarithm of a factor is from 0 before rows are seen.
 SPREAD_OF_LOG = 0.5
@@ -104,9 +105,14 @@ def fit_scale(left_out: Sequence[LeftOut], num_members: int) -> Calibration:
     judged = [_first(share, *part) for part in as_the_ensemble(left_out, num_members)]
     weights = [w for _, _, w in judged]
     spread = _mean([mixture.std for mixture, _, _ in judged], weights)
-    # It grows as the scale does: only the other half of the CRPS is computed for each.
-    differences = _mean([mixture.mean_difference() for mixture, _, _ in judged], weights)
+    # It grows as the scale does: only the other half of the CRPS is computed for each. In standard
+    # deviations it is much the same for all rows, and some of them tell it.
+    few = [_first(min(1.0, MAX_COMPARED / number / share), *part) for part in judged]
+    of_few = [w for _, _, w in few]
+    differences = _mean([mixture.mean_difference() for mixture, _, _ in few], of_few)
+    differences *= spread / _mean([mixture.std for mixture, _, _ in few], of_few)
 
+    @cache
     def crps(scale: float) -> float:
         """Of all rows together, in standard deviations."""
         errors = [mixture.rescaled(scale).mean_absolute_error(y) for mixture, y, _ in judged]

@@ -18,23 +18,21 @@ much.
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, reduce
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.linalg import cho_solve, lapack, solve_triangular
-from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
+from dvip.gp_moments import SPREADS, GPMoments, best_level_and_spread
 from dvip.sum_kernel import (
     ANY_FUNCTION,
     FARTHEST,
     JITTER,
-    LEAST_NOISE,
     ROWS_AT_ONCE,
     GPData,
     GPFunctions,
@@ -49,7 +47,6 @@ __all__ = [
     "MAX_REFITTED",
     "ClosedFormGP",
     "Folds",
-    "GPMoments",
     "conditioned",
     "fit_closed_form",
     "fit_constant",
@@ -69,13 +66,8 @@ LARGEST = 1e9
 # from its middle; what noise that varies must gain in the log-density of a row to be kept.
 MEAN_LOG_SQUARE, MAX_LOG_RATIO, LEAST_GAIN_OF_NOISE = -1.27, 4.0, 0.01
 SMALLEST = 1e-12
-# Where the level of the noise and the spread of its logarithm are looked for; the values that stand
-# for a standard normal variable, and their probabilities.
-LEVELS, SPREADS = np.exp(np.linspace(-2, 2, 25)), (0.0, 0.3, 0.6, 0.9, 1.2)
-NODES, SHARES = np.polynomial.hermite_e.hermegauss(5)
-SHARES = SHARES / SHARES.sum()
-# Left-out rows that noise which varies is learned from, at least.
-MIN_ROWS_FOR_NOISE = 50
+# Left-out rows that varying noise is learned from, at least; those that its kernel is fitted to.
+MIN_ROWS_FOR_NOISE, MAX_FITTED_TO_NOISE = 50, 600
 
 
 @dataclass(frozen=True)
@@ -114,7 +106,7 @@ class ClosedFormGP:
     @cached_property
     def _posterior_factor(self) -> Float[np.ndarray, "inducing inducing"]:
         whole = np.zeros((len(self.inducing), len(self.inducing)))
-        whole[np.tril_indices(len(whole))] = self.factor
+        whole[np.tri(len(whole), dtype=bool)] = self.factor
         return whole
 
     def moments(self, inputs: Rows) -> "GPMoments":
@@ -159,7 +151,7 @@ class ClosedFormGP:
             old = self._posterior_factor
             products[:before, :before] += old @ old.T - np.eye(before)
             projections[:before] += old @ (old.T @ self.mean)
-            factor, mean = _posterior([(products, projections)])
+            factor, mean = _posterior(products, projections)
         noise_mean = self.noise_mean
         if noise_mean is not None:
             noise_mean = np.pad(noise_mean, ((0, len(inducing) - before), (0, 0)))
@@ -246,41 +238,6 @@ class ClosedFormGP:
         )
 
 
-class GPMoments(NamedTuple):
-    """Mean of each target, variance of f and of the noise in its middle, of each row."""
-
-    mean: Float[np.ndarray, "rows outputs"]
-    variance: Float[np.ndarray, " rows"]
-    middle: Float[np.ndarray, " rows"]
-    spread: float = 0.0
-
-    @classmethod
-    def of_all(cls, parts: Sequence["GPMoments"]) -> "GPMoments":
-        """Of the rows of all of them."""
-        mean, variance, middle = (
-            np.concatenate(part) for part in list(zip(*parts, strict=True))[:3]
-        )
-        return cls(mean, variance, middle, parts[0].spread)
-
-    @property
-    def weights(self) -> Float[np.ndarray, " levels"]:
-        """Probabilities of the levels of the noise."""
-        return SHARES if self.spread else np.ones(1)
-
-    @property
-    def noise(self) -> Float[np.ndarray, "rows levels"]:
-        """Variances of the noise; its mean over the levels is that of the middle."""
-        factors = np.exp(self.spread * NODES) if self.spread else np.ones(1)
-        return self.middle[:, None] * (factors / (factors @ self.weights)) + LEAST_NOISE
-
-    def log_density(self, targets: np.ndarray) -> Float[np.ndarray, "rows outputs"]:
-        """Of these targets."""
-        total = (self.variance[:, None] + self.noise)[:, None]
-        squares = np.square(targets - self.mean)[..., None]
-        logs = -0.5 * (squares / total + np.log(2 * np.pi * total))
-        return logsumexp(logs, b=self.weights, axis=-1)
-
-
 def _ratios(logs: np.ndarray) -> np.ndarray:
     """Of the noise to its middle, from their logarithms."""
     return np.exp(MAX_LOG_RATIO * np.tanh(logs / MAX_LOG_RATIO))
@@ -292,7 +249,7 @@ def _prior_factor(kernel: SumKernel, inducing: Rows) -> np.ndarray:
     jitter = JITTER * float(np.mean(covariance[diagonal]))
     while True:
         covariance[diagonal] += jitter
-        factor, failed = lapack.dpotrf(covariance, lower=1, clean=1)
+        factor, failed = lapack.dpotrf(covariance.T, lower=1, clean=1)
         if not failed:
             return factor
         jitter *= 10
@@ -307,12 +264,17 @@ Folds = Sequence[Int[np.ndarray, " fold"]]
 
 
 def fit_closed_form(
-    data: GPData, folds: Folds, seed: int, prior: KernelPrior = ANY_FUNCTION
+    data: GPData,
+    folds: Folds,
+    seed: int,
+    prior: KernelPrior = ANY_FUNCTION,
+    on_constant_noise: Callable[[list[GPMoments]], None] = lambda left_out: None,
 ) -> tuple[ClosedFormGP, list[GPMoments]]:
     """The Gaussian process of these rows, and what it predicts for each fold without it.
 
     Folds need not hold all rows. Of many rows, all folds share the kernel's parameters, which are
     few beside them; of few rows each fold has a kernel that was fitted without it.
+    `on_constant_noise` hears what is predicted with noise that does not vary, before that is tried.
     """
     # Threads that wait for each other cost more than they gain, and others have work to do.
     with threadpool_limits(1, user_api="blas"):
@@ -321,6 +283,7 @@ def fit_closed_form(
         constant = conditioned(kernel, data, folds, data.inputs[order[:MAX_INDUCING]])
         if len(order) <= MAX_REFITTED:
             constant = constant[0], [_without(fold, data) for fold in folds]
+        on_constant_noise(constant[1])
         if sum(map(len, folds)) < MIN_ROWS_FOR_NOISE:
             return constant
         other = _with_varying_noise(constant[0], data, folds, constant[1])
@@ -362,14 +325,15 @@ def conditioned(
     factor = _prior_factor(kernel, inducing)
     others = np.setdiff1d(np.arange(len(data.inputs)), np.concatenate([*folds, []]).astype(int))
     sums = [_sums(kernel, factor, inducing, data.chosen(rows)) for rows in (*folds, others)]
-    whole = _posterior(sums)
-    model = ClosedFormGP(kernel, inducing, _packed(whole[0]).astype(np.float32), whole[1])
+    products, projections = (reduce(np.add, parts) for parts in zip(*sums, strict=True))
     left_out = []
-    for index, rows in enumerate(folds):
-        without = _posterior([part for other, part in enumerate(sums) if other != index])
-        partial = ClosedFormGP(kernel, inducing, _packed(without[0]), without[1])
+    for rows, (some, projected) in zip(folds, sums, strict=False):
+        without, mean = _posterior(products - some, projections - projected)
+        partial = ClosedFormGP(kernel, inducing, np.empty(0), mean)
+        partial.__dict__.update(_prior_factor=factor, _posterior_factor=without)  # as they are
         left_out.append(partial.moments(data.inputs[rows]))
-    return model, left_out
+    whole, mean = _posterior(products, projections)
+    return ClosedFormGP(kernel, inducing, _packed(whole).astype(np.float32), mean), left_out
 
 
 def _with_varying_noise(
@@ -383,12 +347,12 @@ def _with_varying_noise(
     of_noise = GPData(data.inputs[rows], logs / scale, data.weights[rows])
     places = np.split(np.arange(len(rows)), np.cumsum([len(fold) for fold in folds])[:-1])
     order = np.random.default_rng(len(rows)).permutation(len(rows))
-    noise_kernel = fitted_kernel(of_noise, order)
+    noise_kernel = fitted_kernel(of_noise, order[:MAX_FITTED_TO_NOISE])
     noise, noise_left_out = conditioned(noise_kernel, of_noise, places, first.inducing)
     logs_everywhere = scale * noise.moments(data.inputs).mean[:, 0]
     logs_everywhere[rows] = scale * GPMoments.of_all(noise_left_out).mean[:, 0]
     factors = _ratios(logs_everywhere)
-    level, spread = _level_and_spread(
+    level, spread = best_level_and_spread(
         before, first.kernel.noise * factors[rows], data.targets[rows]
     )
     parameters = first.kernel.parameters.copy()
@@ -404,20 +368,6 @@ def _with_varying_noise(
     ]
     mean = scale * noise.mean
     return replace(model, noise_kernel=noise_kernel, noise_mean=mean, spread=spread), varied
-
-
-def _level_and_spread(
-    moments: GPMoments, noise: Float[np.ndarray, " rows"], targets: np.ndarray
-) -> tuple[float, float]:
-    """The factor of this noise, and the spread of its logarithm, that targets favour."""
-
-    def score(pair: tuple[float, float]) -> float:
-        level, spread = pair
-        return float(
-            moments._replace(middle=level * noise, spread=spread).log_density(targets).sum()
-        )
-
-    return max(((float(level), spread) for level in LEVELS for spread in SPREADS), key=score)
 
 
 def _sums(
@@ -438,13 +388,12 @@ def _sums(
     return products, projections
 
 
-def _posterior(sums: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """The factor of B, and m."""
-    precision = np.sum([products for products, _ in sums], axis=0)
-    precision[np.diag_indices_from(precision)] += 1
-    factor, _ = lapack.dpotrf(precision, lower=1, clean=1)
-    return factor, cho_solve((factor, True), np.sum([part for _, part in sums], axis=0))
+def _posterior(products: np.ndarray, projections: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The factor of B, and m; overwrites the products."""
+    products[np.diag_indices_from(products)] += 1
+    factor, _ = lapack.dpotrf(products.T, lower=1, clean=1, overwrite_a=1)
+    return factor, cho_solve((factor, True), projections)
 
 
 def _packed(factor: np.ndarray) -> np.ndarray:
-    return factor[np.tril_indices(len(factor))]
+    return factor[np.tri(len(factor), dtype=bool)]

@@ -13,8 +13,9 @@ import numpy as np
 from jaxtyping import Float
 from threadpoolctl import threadpool_limits
 
-from dvip.closed_form import MAX_REFITTED, ClosedFormGP, Folds, GPMoments, conditioned
+from dvip.closed_form import MAX_REFITTED, ClosedFormGP, Folds, conditioned
 from dvip.function_draws import Together
+from dvip.gp_moments import GPMoments
 from dvip.sum_kernel import FARTHEST, GPData, SumKernel, fitted_kernel, loss_of_parameters
 
 __all__ = ["SampledGP", "fit_sampled", "hamiltonian_samples"]

@@ -49,8 +49,8 @@ PRIOR_STD = 1.5
 FARTHEST = 12.0
 # Waves of a function draw.
 NUM_WAVES = 1_000
-# Rows whose covariances with others are in memory at once.
-ROWS_AT_ONCE = 2_000
+# Rows whose covariances with others are in memory at once; and those that stay near the processor.
+ROWS_AT_ONCE, ROWS_OF_BLOCK = 2_000, 100
 
 Rows = Float[np.ndarray, "rows inputs"]
 
@@ -253,23 +253,35 @@ def pieces(inputs: Rows, size: int = ROWS_AT_ONCE) -> Iterator[Rows]:
 
 
 def _squared_distances(first: Rows, second: Rows) -> np.ndarray:
-    squares = np.square(first).sum(axis=1)[:, None] + np.square(second).sum(axis=1)
-    return np.maximum(squares - 2 * first @ second.T, 0)
+    distances = first @ (-2 * second.T)
+    distances += np.square(first).sum(axis=1)[:, None]
+    distances += np.square(second).sum(axis=1)
+    return np.maximum(distances, 0, out=distances)
 
 
 def _matern(
     variance: float, inverse: np.ndarray, first: Rows, second: Rows
 ) -> tuple[np.ndarray, np.ndarray]:
     """The Matérn 3/2 kernel, and minus its derivative by the squared distance."""
-    distance = np.sqrt(3 * _squared_distances(first * inverse, second * inverse))
-    decay = variance * np.exp(-distance)
-    return (1 + distance) * decay, 1.5 * decay
+    inverse = np.sqrt(3) * inverse
+    distance = _squared_distances(first * inverse, second * inverse)
+    np.sqrt(distance, out=distance)
+    decay = np.exp(-distance)
+    decay *= variance
+    distance += 1
+    distance *= decay
+    decay *= 1.5
+    return distance, decay
 
 
 def _squared_exponential(
     variance: float, inverse: np.ndarray, first: Rows, second: Rows
 ) -> np.ndarray:
-    return variance * np.exp(-0.5 * _squared_distances(first * inverse, second * inverse))
+    exponents = _squared_distances(first * inverse, second * inverse)
+    exponents *= -0.5
+    np.exp(exponents, out=exponents)
+    exponents *= variance
+    return exponents
 
 
 def loss_of_parameters(
@@ -278,50 +290,77 @@ def loss_of_parameters(
     """Minus the log marginal likelihood and the log prior of the parameters, and the derivative.
 
     That by a length-scale is Σ_ij W_ij (x_i - x_j)² with W from the derivative by the kernel:
-    a product for all length-scales together.
+    a product for all length-scales together. Covariances are symmetric: of each block of rows,
+    which stays near the processor, those with the rows up to it are computed.
     """
-    kernel, inputs, targets = SumKernel(parameters), data.inputs, data.targets
-    rough, smooth, linear = kernel.parts
-    matern, matern_slope = _matern(*rough, inputs, inputs)
-    exponential = _squared_exponential(*smooth, inputs, inputs)
-    plane = linear[0] * (1 + (inputs * linear[1] ** 2) @ inputs.T)
-    noise = data.noise(kernel.noise)
-    covariance = matern + exponential + plane
+    kernel, targets = SumKernel(parameters), data.targets
+    number, num_inputs = data.inputs.shape
+    blocks = [_Block(kernel, data.inputs, start) for start in range(0, number, ROWS_OF_BLOCK)]
+    covariance = np.zeros((number, number))
+    for block in blocks:
+        covariance[block.rows, : block.stop] = block.matern + block.exponential + block.plane
     diagonal = np.diag_indices_from(covariance)
-    covariance[diagonal] += noise + JITTER * np.mean(covariance[diagonal])
-    factor, failed = lapack.dpotrf(covariance, lower=1)
-    usual = SumKernel.usual(inputs.shape[1], prior=prior).parameters
+    covariance[diagonal] += data.noise(kernel.noise) + JITTER * np.mean(covariance[diagonal])
+    # (LAPACK sees the transpose, whose upper half is this lower one.)
+    factor, failed = lapack.dpotrf(covariance.T, lower=0, clean=0, overwrite_a=1)
+    usual = SumKernel.usual(num_inputs, prior=prior).parameters
     spread = np.full(len(parameters), PRIOR_STD)
     spread[0] = prior.spread
     deviations = (parameters - usual) / spread
     if failed:
         return 1e10, deviations / spread
-    solved = cho_solve((factor, True), targets)
-    inverse, _ = lapack.dpotri(factor, lower=1)
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
+    solved = cho_solve((factor, False), targets)
     num_outputs = targets.shape[1]
     fit = 0.5 * np.sum(targets * solved) + num_outputs * np.log(np.diag(factor)).sum()
-    by_kernel = 0.5 * (num_outputs * inverse - solved @ solved.T)
-
-    def by_lengths(weights: np.ndarray, scaled: Rows) -> np.ndarray:
-        products = np.einsum("nd,nd->d", scaled, weights @ scaled)
-        return 2 * (products - weights.sum(axis=1) @ np.square(scaled))
-
+    inverse = lapack.dpotri(factor, lower=0, overwrite_c=1)[0].T
     factors = 1.0 if data.factors is None else data.factors
-    by_noise = np.sum(np.diag(by_kernel) * factors / data.weights) * kernel.noise
-    gradient = [np.array([by_noise])]
-    for (_, lengths), values, slope in (
-        (rough, matern, matern_slope),
-        (smooth, exponential, 0.5 * exponential),
-    ):
-        # (Of k(r²), the derivative by log length is -2 r² k'; `slope` is -k'.)
-        gradient.append(np.array([np.sum(by_kernel * values)]))
-        gradient.append(-2 * by_lengths(by_kernel * slope, inputs * lengths))
-    gradient.append(np.array([np.sum(by_kernel * plane)]))
-    scaled = inputs * linear[1]
-    gradient.append(-2 * linear[0] * np.einsum("nd,nd->d", scaled, by_kernel @ scaled))
+    on_diagonal = 0.5 * (num_outputs * inverse[diagonal] - np.square(solved).sum(axis=1))
+    gradient = np.zeros_like(parameters)
+    gradient[0] = np.sum(on_diagonal * factors / data.weights) * kernel.noise
+    by_parts = gradient[1:].reshape(3, -1)
+    for block in blocks:
+        by_kernel = num_outputs * inverse[block.rows, : block.stop]
+        by_kernel -= solved[block.rows] @ solved[: block.stop].T
+        # Each pair of rows stands for two, but those on the diagonal.
+        own = by_kernel[:, block.rows]
+        own[...] = np.tril(own, -1)
+        np.fill_diagonal(own, on_diagonal[block.rows])
+        block.add_derivatives(by_kernel, by_parts)
     total = fit + 0.5 * np.sum(np.square(deviations))
-    return float(total), np.concatenate(gradient) + deviations / spread
+    return float(total), gradient + deviations / spread
+
+
+class _Block:
+    """What is needed of the covariances of some rows with all rows up to the last of them."""
+
+    def __init__(self, kernel: SumKernel, inputs: Rows, start: int):
+        self._rough, self._smooth, self._linear = kernel.parts
+        self.stop = min(start + ROWS_OF_BLOCK, len(inputs))
+        self.rows = slice(start, self.stop)
+        self._first, self._second = inputs[self.rows], inputs[: self.stop]
+        self.matern, self._matern_slope = _matern(*self._rough, self._first, self._second)
+        self.exponential = _squared_exponential(*self._smooth, self._first, self._second)
+        variance, inverse = self._linear
+        self.plane = variance * (1 + (self._first * inverse**2) @ self._second.T)
+
+    def add_derivatives(self, by_kernel: np.ndarray, by_parts: np.ndarray) -> None:
+        """Adds the derivatives by log variance and log length-scales, a row for each kernel.
+
+        (Of k(r²), that by a log length is -2 r² k'; the slopes are -k'.)
+        """
+        for row, (_, inverse), values, slope in (
+            (by_parts[0], self._rough, self.matern, self._matern_slope),
+            (by_parts[1], self._smooth, self.exponential, 0.5 * self.exponential),
+        ):
+            row[0] += np.vdot(by_kernel, values)
+            weights = by_kernel * slope
+            first, second = self._first * inverse, self._second * inverse
+            squares = weights.sum(axis=1) @ first**2 + weights.sum(axis=0) @ second**2
+            row[1:] += 2 * (squares - 2 * np.einsum("nd,nd->d", first, weights @ second))
+        variance, inverse = self._linear
+        by_parts[2, 0] += np.vdot(by_kernel, self.plane)
+        products = np.einsum("nd,nd->d", self._first, by_kernel @ self._second)
+        by_parts[2, 1:] -= 2 * variance * inverse**2 * products
 
 
 def fitted_kernel(

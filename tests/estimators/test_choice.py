@@ -205,6 +205,17 @@ def test_a_process_with_sampled_kernels(process):
     np.testing.assert_allclose(mixed.mean, np.mean([each.mean for each in of_members], axis=0))
 
 
+def test_nobody_waits_for_a_process_that_failed(monkeypatch):
+    """Networks that are to be compared with it stop, and its error is the fit's."""
+
+    def fails(*arguments):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("dvip.estimators.stacks.fit_closed_form", fails)
+    with pytest.raises(MemoryError, match="no room"):
+        DVIPRegressor(**{**QUICK, "max_iter": 1_000}).fit(X, Y)
+
+
 def test_networks_without_hope_end_early(monkeypatch):
     """Y is smooth and without noise: networks of few steps are far from what the process knows."""
     settings = {**QUICK, "max_iter": 1_000, "learning_rate": 1e-4}

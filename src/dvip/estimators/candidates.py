@@ -49,7 +49,7 @@ STEPS_FOR_SOME, STEPS = 1_500, 3_000
 # Lines that a candidate of lines has at most, and its steps.
 MAX_LINES, STEPS_OF_LINES = 150, 1_000
 # Training steps for 10,000 rows; as their square root, up to so many rows.
-STEPS_FOR_MANY, MOST_ROWS = 12_000, 160_000
+STEPS_FOR_MANY, MOST_ROWS = 8_000, 160_000
 
 
 class Candidate(NamedTuple):

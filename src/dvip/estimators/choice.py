@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from dvip.batches import ArrayData, Batch
-from dvip.calibration import Calibration, Judgement, best_log_score, described_choice
+from dvip.calibration import Calibration, Judgement, described_choice
 from dvip.estimators.base import MAX_SEED, DeepEstimator
 from dvip.estimators.callbacks import OF_CALLBACKS
 from dvip.estimators.candidates import CONSTANT, GP, MANY_ROWS, SAMPLED_GP, Candidate
@@ -106,8 +106,11 @@ class ChoosingEstimator(DeepEstimator):
             "inference='exact' is for regressions with Gaussian noise: use 'auto' or 'vi'."
         )
 
-    def _fit_closed_form(self, data: Data) -> None:
-        """Fits the model whose posterior has a closed form."""
+    def _fit_closed_form(self, data: Data, score: Future) -> None:
+        """Fits the model whose posterior has a closed form.
+
+        `score` gets, as soon as it is known, about what left-out rows will say of it.
+        """
         raise NotImplementedError  # `_check_closed_form` says what to do
 
     @abc.abstractmethod
@@ -185,7 +188,7 @@ class ChoosingEstimator(DeepEstimator):
         for name in FITTED:
             self.__dict__.pop(name, None)
         if self.inference == "exact":
-            self._fit_closed_form(_at_hand(data, self.seed_))
+            self._fit_closed_form(_at_hand(data, self.seed_), Future())
         elif self.inference == "auto":
             self._choose(data, inputs, checkpoints)
         else:
@@ -207,10 +210,15 @@ class ChoosingEstimator(DeepEstimator):
         exact = [part for _, part in named if part.inference == "exact"]
         deep = {name: part for name, part in named if part.inference != "exact"}
         with ThreadPoolExecutor(1) as background:
-            closed = [background.submit(part._fit_closed_form, data) for part in exact]
+            scores: list[Future] = [Future() for _ in exact]
+            closed = [
+                background.submit(part._fit_closed_form, data, score)
+                for part, score in zip(exact, scores, strict=True)
+            ]
             rival = None
             if exact and placement().num_parts == 1:  # all processes must decide alike
-                rival = partial(_score_when_done, exact[0], closed[0])
+                closed[0].add_done_callback(partial(_settle, scores[0]))
+                rival = scores[0].result
             diverged = self._train_parts(deep, data, inputs, checkpoints, rival)
             for future in closed:
                 future.result()
@@ -390,11 +398,14 @@ class ChoosingEstimator(DeepEstimator):
         return folds, Batch(*whole)
 
 
-def _score_when_done(part: Any, fit: Future) -> float:
-    """The score of left-out rows of a part in closed form."""
-    fit.result()
-    scores = [best_log_score(left_out) for left_out in part._judged]
-    return float(np.mean(scores)) if scores else -np.inf
+def _settle(score: Future, fit: Future) -> None:
+    """Nobody waits for the score of a fit that failed, or that left out no rows."""
+    if score.done():
+        return
+    if fit.exception() is None:
+        score.set_result(-np.inf)
+    else:
+        score.set_exception(fit.exception())
 
 
 def _same(first: "ChoosingEstimator", second: "ChoosingEstimator") -> bool:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,12 +13,13 @@ from dvip.calibration import (
     LeftOut,
     LeftOutClasses,
     as_the_ensemble,
+    best_log_score,
     fit_scale,
     fit_temperature,
     stacking_weights,
     tempered,
 )
-from dvip.closed_form import ClosedFormGP, GPMoments, fit_closed_form, fit_constant
+from dvip.closed_form import ClosedFormGP, fit_closed_form, fit_constant
 from dvip.distributions import CountMixture, GaussianMixture, Predictive
 from dvip.estimators.candidates import (
     CONSTANT,
@@ -32,6 +34,7 @@ from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import MIN_LEFT_OUT
 from dvip.estimators.regression import DeepRegressor
 from dvip.function_draws import Draws, Scaled, Shifted
+from dvip.gp_moments import GPMoments
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbourhood import OF_NETWORKS, OF_PROCESSES, Doubt
 from dvip.sampled_gp import SampledGP, fit_sampled
@@ -136,20 +139,27 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
         if not self._is_gaussian():
             raise ValueError("inference='exact' is for Gaussian noise: leave out likelihood.")
 
-    def _fit_closed_form(self, data: Data) -> None:
+    def _fit_closed_form(self, data: Data, score: Future) -> None:
         folds, rest = self._folds_of(data)
         rows: Any = [np.concatenate(part) for part in zip(*folds, rest, strict=True)]
         rows_of_gp = self._rows_of_gp(Batch(*rows))
         ends = np.cumsum([len(fold.inputs) for fold in folds]).tolist()
         places = [np.arange(*pair) for pair in zip([0, *ends], ends, strict=False)]
         moments: list[Sequence[GPMoments]]
+
+        def tell(constant: list[GPMoments]) -> None:
+            pairs = zip(constant, folds, strict=True)
+            scores = [best_log_score(self._left_out_as([each], fold)) for each, fold in pairs]
+            score.set_result(float(np.mean(scores)) if scores else -np.inf)
+
         if self._closed_form == SAMPLED_GP:
             self.model_, moments = fit_sampled(rows_of_gp, places, self.seed_)
         else:
             if self._closed_form == CONSTANT:
                 fitted = fit_constant(rows_of_gp, places)
             else:
-                fitted = fit_closed_form(rows_of_gp, places, self.seed_, self._kernel_prior)
+                prior = self._kernel_prior
+                fitted = fit_closed_form(rows_of_gp, places, self.seed_, prior, tell)
             self.model_, moments = fitted[0], [(each,) for each in fitted[1]]
         self.n_iter_, self.n_samples_seen_ = 0, data.num_rows
         self.bound_history_ = np.zeros(0)

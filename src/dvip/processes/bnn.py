@@ -17,10 +17,16 @@ from dvip.processes.process import ImplicitProcess
 
 __all__ = ["ACTIVATIONS", "INCREASING", "BayesianNeuralNetwork", "check_activation"]
 
+
+def _silu(x: Array) -> Array:
+    """x / (1 + exp(-x)), by way of tanh: XLA has a faster one than its exponential."""
+    return 0.5 * x * (1 + jnp.tanh(0.5 * x))
+
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "tanh": jnp.tanh,
     "relu": jax.nn.relu,
-    "silu": jax.nn.silu,
+    "silu": _silu,
     "sigmoid": jax.nn.sigmoid,
     "softplus": jax.nn.softplus,
     "cos": jnp.cos,

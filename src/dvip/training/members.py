@@ -27,7 +27,7 @@ __all__ = ["Member", "side_by_side", "train_members"]
 Result = TypeVar("Result")
 
 # Trainings at the same time, for each core.
-MAX_THREADS = 4
+MAX_THREADS = 8
 
 
 @dataclass(frozen=True)

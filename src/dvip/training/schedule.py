@@ -116,7 +116,7 @@ STEPS_BETWEEN = 250
 PATIENCE, PATIENT_SHARE = 750, 0.4
 # The share of the steps after which a training is compared with a rival, and by how much a score
 # that cannot be made up for is lower.
-COMPARED, HOPELESS = 1 / 3, 1.5
+COMPARED, HOPELESS = 1 / 2, 1.5
 
 
 class Validation:
