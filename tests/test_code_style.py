@@ -10,7 +10,13 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "command", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=" ".join
+    "command",
+    [
+        ["ruff", "check", "."],
+        ["ruff", "format", "--check", "."],
+        pytest.param(["mypy"], marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
 )
 def test_style(command):
     result = subprocess.run(

@@ -90,6 +90,7 @@ def assert_close(model, alone):
         np.testing.assert_allclose(ours, theirs, atol=2e-3 * Y.std())
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(table, alone, tmp_path):
     out, checkpoints = tmp_path / "model", tmp_path / "checkpoints"
     command = ["fit", table, "--out", out, *FIT, "--max-iter", 300, "--checkpoint", checkpoints]

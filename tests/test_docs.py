@@ -42,7 +42,8 @@ EXAMPLES = {
 # What takes long to compile, and is much like examples of other pages.
 SLOW = {
     *("default.md-1", "start.md-1", "start.md-2", "sampling.md-1", "ensembles.md-1"),
-    *("neighbours.md-1", "images-and-sequences.md-2"),
+    *("neighbours.md-1", "neighbours.md-2", "images-and-sequences.md-1"),
+    *("images-and-sequences.md-2", "checkpoints.md-1", "objectives.md-1"),
 }
 
 

@@ -42,7 +42,8 @@ def parameters(function):
 # What takes long to compile.
 SLOW = (
     "dvip.estimators.sparse_implicit",
-    *(name for name in MODULES if ".neighbours." in name and not name.endswith("mean_field")),
+    "dvip.estimators.deep_gp",
+    *(name for name in MODULES if ".neighbours." in name),
 )
 # What needs a package that is an extra.
 OPTIONAL = {"dvip.skpro": "skpro"}

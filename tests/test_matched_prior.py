@@ -44,6 +44,7 @@ def test_functions_have_nearly_the_covariance(options):
     assert distance(after.initialise(1, random_key(6))) == distance(after)
 
 
+@pytest.mark.slow
 def test_as_a_prior_it_starts_there_and_is_saved(tmp_path):
     prior = BayesianNeuralNetwork.matched_to(SMOOTH, 1, steps=5, hidden=(5,))
     random = np.random.default_rng(0)

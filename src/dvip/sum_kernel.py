@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.linalg import cho_solve, lapack
+from scipy.linalg import lapack
 from scipy.optimize import minimize
 
 __all__ = [
@@ -309,7 +309,7 @@ def loss_of_parameters(
     deviations = (parameters - usual) / spread
     if failed:
         return 1e10, deviations / spread
-    solved = cho_solve((factor, False), targets)
+    solved, _ = lapack.dpotrs(factor, targets, lower=0)
     num_outputs = targets.shape[1]
     fit = 0.5 * np.sum(targets * solved) + num_outputs * np.log(np.diag(factor)).sum()
     inverse = lapack.dpotri(factor, lower=0, overwrite_c=1)[0].T

@@ -7,6 +7,11 @@ from command_line import QUICK, patients, succeed
 from sklearn.datasets import load_iris
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _short_chains(short_chains):
+    return short_chains
+
+
 @pytest.fixture(scope="module")
 def regression(tmp_path_factory):
     """A model that `dvip fit` trained, and the tables around it."""

@@ -156,7 +156,9 @@ def test_warnings_are_a_line_without_a_path(capsys):
     assert capsys.readouterr().err == "Warning: of two lines\n"
 
 
-@pytest.mark.parametrize("arguments", ["datasets", "datasets --json"])
+@pytest.mark.parametrize(
+    "arguments", ["datasets", pytest.param("datasets --json", marks=pytest.mark.slow)]
+)
 def test_a_reader_that_has_seen_enough_is_no_error(arguments):
     """`dvip ... | head -1`, and a pipe that is closed before anything is written."""
     program = f"{sys.executable} -m dvip {arguments}"

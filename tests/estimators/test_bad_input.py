@@ -51,7 +51,7 @@ def readable(error):
 
 
 @pytest.mark.parametrize("make", [lambda: DVIPRegressor.paper(**SETTINGS), DVIPRegressor])
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_any_finite_regression(make, data):
     """Finite predictions, at the rows of the table and far away from them."""

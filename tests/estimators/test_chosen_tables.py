@@ -115,7 +115,7 @@ def test_a_table_with_text_and_gaps():
     assert model.distance(table).shape == (40,)
 
 
-@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("num_classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_classification(num_classes):
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [5, 7][: num_classes - 1])]
     settings = {**QUICK, "max_iter": 300, "learning_rate": 0.05}
@@ -130,7 +130,13 @@ def test_classification(num_classes):
     assert np.all(model.distance(X + 100) > model.distance(X))
 
 
-@pytest.mark.parametrize("labels", ["ab", "abc", "ababa", 4 * "abc", 30 * "a" + "b"])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        *("ab", "abc", 30 * "a" + "b"),
+        *(pytest.param(labels, marks=pytest.mark.slow) for labels in ("ababa", 4 * "abc")),
+    ],
+)
 def test_tiny_tables_of_classes(labels):
     settings = {name: QUICK[name] for name in QUICK if name != "n_members"}
     rows = X[: len(labels)]
@@ -141,7 +147,9 @@ def test_tiny_tables_of_classes(labels):
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["in memory", "few rows", "many rows"])
+@pytest.mark.parametrize(
+    "kind", ["in memory", "few rows", pytest.param("many rows", marks=pytest.mark.slow)]
+)
 def test_a_source(kind, tmp_path, monkeypatch):
     """Few rows of a stream are read into memory: its folds are whole pages."""
     monkeypatch.setenv("DVIP_ROW_CACHE", str(tmp_path))

@@ -217,6 +217,7 @@ def test_known_errors_count():
             model.condition_on(NEW_X, NEW_Y)
 
 
+@pytest.mark.slow
 def test_a_mixture_of_models_teaches_each():
     """Of rows that tell nothing, so that a Gaussian process and networks are all kept."""
     random = np.random.default_rng(0)

@@ -125,6 +125,7 @@ def test_resumed_members_are_bit_equal(regressor, tmp_path, monkeypatch):
     assert resumed.calibration_ == regressor.calibration_
 
 
+@pytest.mark.faults
 @pytest.mark.usefixtures("heeded_ctrl_c")
 def test_a_signal_stops_all_members(tmp_path, monkeypatch):
     """It takes effect once every thread has ended its piece and written a checkpoint."""

@@ -138,6 +138,7 @@ def test_other_noise(likelihood):
     assert model.predict(X).shape == y.shape
 
 
+@pytest.mark.slow
 def test_classes():
     labels = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [4, 6])]
     options = {**SMALL, "likelihood": "auto", "n_chains": 1, "max_iter": 200, "n_layers": 1}

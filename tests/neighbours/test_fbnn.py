@@ -104,6 +104,7 @@ def test_gradient_of_the_functional_kl_between_gaussian_processes():
         np.testing.assert_allclose(gradient, wanted, rtol=0.15, atol=0.3)
 
 
+@pytest.mark.slow
 def test_an_implicit_prior_pulls_functions_to_it():
     process = BayesianNeuralNetwork().initialise(1, random_key(5))
     points = jnp.array([[-1.0, 0.0, 1.0]])

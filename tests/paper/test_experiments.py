@@ -138,6 +138,7 @@ def test_processes_on_one_folder_do_each_run_once(tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+@pytest.mark.slow
 def test_several_at_once_give_the_same(toy_results, tmp_path):
     outcomes = run_all(toy_runs(0, 1), tmp_path, jobs=2)
     assert [outcome.state for outcome in outcomes] == ["done"] * 2

@@ -4,6 +4,7 @@ import copy
 import math
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,9 +57,18 @@ def direct_convolution(weights, biases, image, activation, border):
     ("shape", "border", "options"),
     [
         ((11, 12, 2), False, {}),
-        ((10, 13, 1), False, {"activation": "cos", "num_units": 2}),
-        ((9, 6, 2), True, {"activation": "tanh", "bayesian_filters": True}),
-        ((4, 5, 1), True, {"bayesian_filters": True, "num_units": 2}),
+        pytest.param(
+            (10, 13, 1), False, {"activation": "cos", "num_units": 2}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            (9, 6, 2),
+            True,
+            {"activation": "tanh", "bayesian_filters": True},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            (4, 5, 1), True, {"bayesian_filters": True, "num_units": 2}, marks=pytest.mark.slow
+        ),
         ((12, 12, 1), True, {"padding": "same"}),
         ((7, 5, 3), False, {"filters": (5,)}),
     ],
@@ -71,7 +81,7 @@ def test_convolutional_values(shape, border, options):
         process, noise = random_process(
             Convolutional(**{"filters": (2, 3), **options, "image_shape": shape}), math.prod(shape)
         )
-        values = np.asarray(process(noise, jnp.asarray(images.reshape(2, -1).T)))
+        values = np.asarray(eqx.filter_jit(process)(noise, jnp.asarray(images.reshape(2, -1).T)))
     values = values.reshape(-1, *values.shape[-2:])
     filter_noise, dense_noise = noise
     weights = entries(process.dense.weights, dense_noise[0])

@@ -51,7 +51,7 @@ def save_often(own, shared, times, barrier, with_locks):
 @pytest.mark.parametrize(
     ("times", "with_locks"),
     [
-        pytest.param(10, True, id="10 times"),
+        pytest.param(3, True, id="3 times"),
         pytest.param(300, True, id="300 times", marks=pytest.mark.faults),
         pytest.param(300, False, id="300 times, without locks", marks=pytest.mark.faults),
     ],

@@ -101,6 +101,7 @@ def undisturbed(table, tmp_path_factory):
     return model_files(out)
 
 
+@pytest.mark.faults
 def test_killed_twice(table, undisturbed, tmp_path):
     out, checkpoints = tmp_path / "model", tmp_path / "checkpoints"
     command = [*fit_command(table, out, checkpoints), "--resume"]

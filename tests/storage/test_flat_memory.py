@@ -67,6 +67,7 @@ def test_a_thousand_fits_and_loads(tmp_path):
     assert files_at_the_end == files
 
 
+@pytest.mark.slow
 def test_files_are_closed(tmp_path):
     one_of_each(tmp_path, 0)
     before = num_open_files()

@@ -95,7 +95,7 @@ def assert_same(first, second):
 
 
 # Other programs, saved in the same way.
-SLOW = {"several targets", "counts", "few classes"}
+SLOW = {"several targets", "counts", "few classes", "known errors", "one batch"}
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,9 @@ def stopped(tmp_path, monkeypatch):
     [
         pytest.param({}, id="regressor"),
         pytest.param({"cls": DVIPClassifier, "y": LABELS}, id="classifier", marks=pytest.mark.slow),
-        pytest.param({"inputs": ArraySource(X, NOTHING), "y": None}, id="source"),
+        pytest.param(
+            {"inputs": ArraySource(X, NOTHING), "y": None}, id="source", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_resumed_trainings_end_bit_equal(stopped, options, tmp_path, monkeypatch):

@@ -116,6 +116,9 @@ SLOW = {
     "deep gp, double precision",
     "deep gp classifier",
     "sip",
+    "inducing points",
+    "narrow, with arrays and numbers of NumPy",
+    "three classes",
 }
 
 

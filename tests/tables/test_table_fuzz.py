@@ -156,7 +156,7 @@ def fuzz(tmp_path, seeds):
 
 @pytest.mark.filterwarnings("ignore::dvip.TableWarning")
 def test_random_tables_are_read_as_they_are_or_refused(tmp_path):
-    fuzz(tmp_path, range(200))
+    fuzz(tmp_path, range(100))
 
 
 @pytest.mark.faults
