@@ -57,18 +57,9 @@ def direct_convolution(weights, biases, image, activation, border):
     ("shape", "border", "options"),
     [
         ((11, 12, 2), False, {}),
-        pytest.param(
-            (10, 13, 1), False, {"activation": "cos", "num_units": 2}, marks=pytest.mark.slow
-        ),
-        pytest.param(
-            (9, 6, 2),
-            True,
-            {"activation": "tanh", "bayesian_filters": True},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            (4, 5, 1), True, {"bayesian_filters": True, "num_units": 2}, marks=pytest.mark.slow
-        ),
+        ((10, 13, 1), False, {"activation": "cos", "num_units": 2}),
+        ((9, 6, 2), True, {"activation": "tanh", "bayesian_filters": True}),
+        ((4, 5, 1), True, {"bayesian_filters": True, "num_units": 2}),
         ((12, 12, 1), True, {"padding": "same"}),
         ((7, 5, 3), False, {"filters": (5,)}),
     ],
