@@ -18,7 +18,12 @@ from dvip import (
 )
 from dvip.closed_form import ClosedFormGP
 from dvip.estimators import choice
-from dvip.estimators.candidates import DEEP, Candidate
+from dvip.estimators.candidates import (
+    DEEP,
+    Candidate,
+    classification_candidates,
+    regression_candidates,
+)
 from dvip.estimators.stacks import ChoosingRegressor
 from dvip.sampled_gp import SampledGP
 
@@ -222,6 +227,19 @@ def test_networks_without_hope_end_early(monkeypatch):
     assert DVIPRegressor(**settings).fit(X, Y).n_iter_ == 500
     monkeypatch.setattr("dvip.training.schedule.HOPELESS", np.inf)
     assert DVIPRegressor(**settings).fit(X, Y).n_iter_ == 1_000
+
+
+def test_many_classes_and_targets_have_functions_enough():
+    def functions(found):
+        return {name: given["n_prior_samples"] for name, given in found if name != "linear"}
+
+    few, many = (classification_candidates(1_000, 5, number) for number in (3, 15))
+    assert functions(few) == {"deep bnn": 20, "wide bnn": 10}
+    assert functions(many) == {"deep bnn": 30, "wide bnn": 30}
+    assert set(functions(classification_candidates(10**6, 5, 15)).values()) == {30}
+    for rows in (1_000, 10_000):
+        found = regression_candidates(rows, 200, closed_form=False)
+        assert set(functions(found).values()) == {60}
 
 
 def test_a_part_of_no_weight_is_left_out(monkeypatch):

@@ -100,9 +100,10 @@ class DVIPRegressor(ChoosingRegressor, _DVIP):
         Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian. By
         default they are chosen; with `inference="vi"` there are 3.
     n_prior_samples : int, optional
-        S, the prior functions that a layer is a linear combination of: 20 by default. More are
-        more flexible; the cost of a step grows with its square. With inducing points, the
-        functions that the prior's covariances are estimated from; the paper takes 2,000.
+        S, the prior functions that a layer is a linear combination of: 20 by default, or what the
+        candidates have, two at least for each target or class. More are more flexible; the cost of
+        a step grows with its square. With inducing points, the functions that the prior's
+        covariances are estimated from; the paper takes 2,000.
     prior : str, ImplicitProcess, or a sequence of them, optional
         The prior over functions: a name ("additive", "bnn", "constant", "conv", "gp", "linear",
         "monotone", "neural-sampler", "periodic", "recurrent", "warped-gp"), names put together
@@ -233,9 +234,10 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
         Layers. One is the paper's VIP; more make the predictive distribution non-Gaussian. By
         default they are chosen; with `inference="vi"` there are 3.
     n_prior_samples : int, optional
-        S, the prior functions that a layer is a linear combination of: 20 by default. More are
-        more flexible; the cost of a step grows with its square. With inducing points, the
-        functions that the prior's covariances are estimated from; the paper takes 2,000.
+        S, the prior functions that a layer is a linear combination of: 20 by default, or what the
+        candidates have, two at least for each target or class. More are more flexible; the cost of
+        a step grows with its square. With inducing points, the functions that the prior's
+        covariances are estimated from; the paper takes 2,000.
     prior : str, ImplicitProcess, or a sequence of them, optional
         The prior over functions: a name ("additive", "bnn", "constant", "conv", "gp", "linear",
         "monotone", "neural-sampler", "periodic", "recurrent", "warped-gp"), names put together
@@ -260,8 +262,8 @@ class DVIPClassifier(ChoosingClassifier, _DVIP):
     n_predictive_samples : int, default 100
         R, the samples propagated for a prediction: the components of the mixture.
     n_training_samples : int, optional
-        Samples propagated in a training step. By default 3 for candidates of two layers; with
-        `inference="vi"` 1, and 10 where the α-energy of several layers needs them.
+        Samples propagated in a training step. By default 1, and with `inference="vi"` 10
+        where the α-energy of several layers needs them.
     n_units : int or sequence of int, optional
         Units of each inner layer. By default as many as inputs, 30 at most.
     input_propagation : bool or sequence of bool, default True

@@ -104,7 +104,8 @@ class ChoosingRegressor(ChoosingEstimator, DeepRegressor):
     def _candidates(self, num_rows: int, num_inputs: int) -> list[Candidate]:
         if self._describes_functions():
             return candidates_of_prior(num_rows)
-        return regression_candidates(num_rows, closed_form=self._closed_form_fits(num_inputs))
+        closed_form = self._closed_form_fits(num_inputs)
+        return regression_candidates(num_rows, self._num_outputs, closed_form=closed_form)
 
     def _closed_form_fits(self, num_inputs: int) -> bool:
         """Whether Gaussian processes in closed form may be candidates."""
