@@ -53,8 +53,8 @@ WIDE = {
 PLAIN = {"inference": "vi", "n_layers": 1, "alpha": 0.0}
 STEPS_FOR_SOME, STEPS = 1_500, 3_000
 # Targets and classes share the functions of the last layer, and are no more different than these
-# let them: so many for each, at most. (Ten digits: left-out rows have a log-likelihood of -0.65
-# with 10 functions, of -0.11 with 20.)
+# let them: so many for each, but so many at most. (Ten digits: left-out rows have a log-likelihood
+# of -0.65 with 10 functions, of -0.11 with 20.)
 FUNCTIONS_FOR_EACH, MOST_FUNCTIONS = 2, 60
 # Lines that a candidate of lines has at most, and its steps.
 MAX_LINES, STEPS_OF_LINES = 150, 1_000
