@@ -274,7 +274,7 @@ def fit_closed_form(
 
     Folds need not hold all rows. Of many rows, all folds share the kernel's parameters, which are
     few beside them; of few rows each fold has a kernel that was fitted without it.
-    `on_constant_noise` hears what is predicted with noise that does not vary, before that is tried.
+    `on_constant_noise` hears what is predicted before noise that varies is tried.
     """
     # Threads that wait for each other cost more than they gain, and others have work to do.
     with threadpool_limits(1, user_api="blas"):
