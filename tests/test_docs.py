@@ -44,6 +44,8 @@ SLOW = {
     *("default.md-1", "start.md-1", "start.md-2", "sampling.md-1", "ensembles.md-1"),
     *("neighbours.md-1", "neighbours.md-2", "images-and-sequences.md-1"),
     *("images-and-sequences.md-2", "checkpoints.md-1", "objectives.md-1"),
+    *("index.md-1", "large-data.md-1", "large-data.md-2", "everyday.md-1", "datasets.md-1"),
+    *("any-program.md-1", "any-program.md-3", "any-program.md-4", "contributing.md-2"),
 }
 
 

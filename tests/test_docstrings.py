@@ -41,8 +41,11 @@ def parameters(function):
 
 # What takes long to compile.
 SLOW = (
+    "dvip.estimators.implicit_processes",
+    "dvip.estimators.classification",
     "dvip.estimators.sparse_implicit",
     "dvip.estimators.deep_gp",
+    "dvip.optimise",
     *(name for name in MODULES if ".neighbours." in name),
 )
 # What needs a package that is an extra.

@@ -21,6 +21,7 @@ __all__ = [
     "LEAST_NOISE",
     "ROWS_AT_ONCE",
     "SEARCHED_FUNCTION",
+    "SMOOTH_FUNCTION",
     "GPData",
     "GPFunctions",
     "KernelPrior",
@@ -58,17 +59,20 @@ Rows = Float[np.ndarray, "rows inputs"]
 class KernelPrior(NamedTuple):
     """What is thought of a function beforehand.
 
-    The usual variance of its noise, the spread of the logarithm of it, and a factor of the variance
-    of the trend.
+    The usual variance of its noise, the spread of the logarithm of it, and factors of the variances
+    of the trend and of what is rough.
     """
 
     noise: float = 0.1
     spread: float = 3.0
     trend: float = 1.0
+    roughness: float = 1.0
 
 
-# For tables, and for functions that are searched, of which few values are known.
+# For tables; for functions that are searched, of which few values are known; and for those that a
+# network has to resemble.
 ANY_FUNCTION, SEARCHED_FUNCTION = KernelPrior(), KernelPrior(1e-3, 1.0, 1e-3)
+SMOOTH_FUNCTION = KernelPrior(roughness=1e-4)
 
 
 class GPData(NamedTuple):
@@ -114,7 +118,7 @@ class SumKernel:
         """Inputs are some length-scales apart, whatever their number."""
         lengths = np.full(num_inputs, 0.5 * np.log(num_inputs))
         rough, smooth, linear = variances
-        logs = np.log([rough, smooth, linear * prior.trend])
+        logs = np.log([rough * prior.roughness, smooth, linear * prior.trend])
         parts = [np.append(log, lengths) for log in logs]
         return cls(np.concatenate([[np.log(prior.noise)], *parts]))
 

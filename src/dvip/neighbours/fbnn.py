@@ -51,7 +51,7 @@ from dvip.neighbours.measurement import NOISE, MeasuredEstimator, MeasurementPoi
 from dvip.neighbours.stein import whitened_score
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
-from dvip.sum_kernel import SumKernel
+from dvip.sum_kernel import SMOOTH_FUNCTION, SumKernel
 
 __all__ = [
     "FBNNClassifier",
@@ -210,7 +210,7 @@ class _FBNN(MeasuredEstimator):
         num_inputs = inputs.shape[1]
         widths = self._widths(num_inputs, num_units)
         if self._fits_prior:
-            kernel = self._kernel or SumKernel.usual(num_inputs)
+            kernel = self._kernel or SumKernel.usual(num_inputs, prior=SMOOTH_FUNCTION)
             prior: Any = FittedGP(jnp.asarray(kernel.parameters.astype(inputs.dtype)))
         else:
             prior = SampledPrior(self._process_of_inputs().initialise(num_inputs, prior_key))

@@ -31,7 +31,7 @@ from dvip.estimators.priors import ImplicitProcessEstimator, Prior
 from dvip.neighbours.frame import NetworkEstimator
 from dvip.parameters import Fixed
 from dvip.processes.simulator import simulators_of
-from dvip.sum_kernel import JITTER, GPData, SumKernel, fitted_kernel
+from dvip.sum_kernel import JITTER, SMOOTH_FUNCTION, GPData, SumKernel, fitted_kernel
 from dvip.training import CheckpointFolder, Data
 
 __all__ = [
@@ -204,7 +204,10 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
             )
 
     def _look_at(self, rows: Batch, num_rows: int) -> None:
-        """Fits a kernel to some of the rows by their marginal likelihood, and weighs the KL."""
+        """Fits a kernel to some of the rows by their marginal likelihood, and weighs the KL.
+
+        What is rough would explain noise, which networks then follow.
+        """
         self._kernel, self._kl_weight, self._num_rows = None, 1.0, num_rows
         counted = np.asarray(rows.weights) > 0
         if not counted.any():
@@ -213,7 +216,7 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         targets, errors = np.split(targets, [self._num_outputs], axis=1)
         known = np.mean(np.square(errors), axis=1) if errors.shape[1] else None
         data = GPData(inputs, self._on_unit_scale(targets), weights, known)
-        self._kernel = fitted_kernel(data, np.arange(len(inputs)))
+        self._kernel = fitted_kernel(data, np.arange(len(inputs)), SMOOTH_FUNCTION)
         self._kl_weight = kl_weight(self._kernel, data, self.n_points, num_rows)
 
     def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
