@@ -10,7 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from dvip import BayesianNeuralNetwork, ImplicitProcess
+from dvip import BayesianNeuralNetwork, ImplicitProcess, Predictive
 from dvip.kernels import RBF, EmpiricalKernel, Kernel
 from dvip.layers import ImplicitGPLayer, SampledGPLayer, SIPLayer, SparseGPLayer, VIPLayer
 from dvip.network import DeepNetwork, build_network
@@ -103,6 +103,24 @@ class _SameAs:
 def random_key(seed: int) -> PRNGKeyArray:
     """A key of the kind that compiles fastest."""
     return jax.random.key(seed, impl="unsafe_rbg")
+
+
+@eqx.filter_jit
+def started(process: ImplicitProcess, num_inputs: int, seed: int = 0) -> ImplicitProcess:
+    """The process for so many inputs, where it starts: one program, as all that is drawn below."""
+    return process.initialise(num_inputs, random_key(seed))
+
+
+@eqx.filter_jit
+def noise_of(process: ImplicitProcess, num_samples: int, seed: int = 1) -> Any:
+    """The noise of some of its functions."""
+    return process.draw_noise(random_key(seed), num_samples)
+
+
+@eqx.filter_jit
+def values_of(process: ImplicitProcess, noise: Any, inputs: Any) -> Array:
+    """The functions of that noise at inputs x batch."""
+    return process(noise, jnp.asarray(inputs))
 
 
 def perturbed(module: Any, seed: int = 0, size: float = 0.4) -> Any:
@@ -274,6 +292,13 @@ def assert_gradient(
             gradient @ direction, (up - down) / (2 * step), rtol=rtol, atol=0.1 * rtol
         )
     return unravel(jnp.asarray(gradient))
+
+
+def numbers_of(mixture: Predictive) -> tuple[np.ndarray, ...]:
+    """What a mixture tells, but for draws."""
+    y = 4.3
+    quantities = (mixture.mean, mixture.std, *mixture.variance_parts(), mixture.log_prob(y))
+    return (*quantities, mixture.cdf(y), mixture.quantile(0.3), mixture.crps(y))
 
 
 def regression_data(

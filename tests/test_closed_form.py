@@ -309,7 +309,7 @@ def test_odd_rows(change):
 
 
 def test_the_same_seed_gives_the_same_process():
-    data, folds = make_data(80), np.array_split(np.arange(80), 4)
+    data, folds = make_data(40), np.array_split(np.arange(40), 4)
     first, second = (fit_closed_form(data, folds, 3)[0].arrays() for _ in range(2))
     for name, array in first.items():
         np.testing.assert_array_equal(array, second[name])
@@ -340,7 +340,7 @@ def test_samples_have_the_moments_of_their_density():
         return 0.5 * apart @ precision @ apart, precision @ apart
 
     random = np.random.default_rng(0)
-    samples = np.array(hamiltonian_samples(loss, np.zeros(2), random, 20_000))
+    samples = np.array(hamiltonian_samples(loss, np.zeros(2), random, 10_000))
     np.testing.assert_allclose(samples.mean(axis=0), centre, atol=0.1)
     np.testing.assert_allclose(np.cov(samples.T), factor @ factor.T, atol=0.1)
 

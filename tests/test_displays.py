@@ -21,7 +21,7 @@ from dvip.plots import (
     column_importances,
 )
 
-SETTINGS = {"n_layers": 2, "n_prior_samples": 5, "n_predictive_samples": 5, "max_iter": 400}
+SETTINGS = {"n_layers": 1, "n_prior_samples": 5, "n_predictive_samples": 5, "max_iter": 400}
 X, Y = regression_data(80)
 TABLE = pd.DataFrame({"height": X[:, 0], "kind": np.where(X[:, 1] > 5, "b", "a"), "age": X[:, 2]})
 LABELS = np.where(Y > 100, "high", "low")

@@ -188,9 +188,9 @@ def test_parts_of_a_table():
         rows_of_part(Part(0, 3), 2)
 
 
-def test_predictions_in_parts(table, tmp_path, alone):
-    model = tmp_path / "model"
-    assert run("fit", table, "--out", model, *FIT, "--max-iter", 300).exit_code == 0
+def test_predictions_in_parts(table, tmp_path):
+    model, options = tmp_path / "model", ("--layers", 1, "--max-iter", 60)
+    assert run("fit", table, "--out", model, *FIT, *options).exit_code == 0
     assert run("predict", model, table, "--out", tmp_path / "p.csv").exit_code == 0
     for index in range(3):
         part = ("--num-processes", 3, "--process-id", index)

@@ -3,18 +3,18 @@
 import jax
 import numpy as np
 import pytest
-from examples import random_key
+from examples import noise_of, random_key, started, values_of
 
 from dvip import BayesianNeuralNetwork, DVIPRegressor, GaussianProcess, Monotone, load
 from dvip.processes.matching import covariance_of
 
-SMOOTH = GaussianProcess(lengthscale=2.0).initialise(1, random_key(0))
+SMOOTH = started(GaussianProcess(lengthscale=2.0), 1)
 
 
 def distance(network):
     """Of the covariance of its functions from that of the process, beside the latter."""
     points = jax.random.normal(random_key(1), (1, 30))
-    values = network(network.draw_noise(random_key(2), 2_000), points)
+    values = values_of(network, noise_of(network, 2_000, seed=2), points)
     wanted = np.asarray(covariance_of(SMOOTH, points))
     return np.linalg.norm(np.cov(np.asarray(values).T) - wanted) / np.linalg.norm(wanted)
 
@@ -25,9 +25,9 @@ def slowly(case):
 
 @pytest.mark.parametrize("kernel", ["rbf", *map(slowly, ("matern12", "matern32", "matern52"))])
 def test_covariances_are_those_of_the_process_functions(kernel):
-    process = GaussianProcess(kernel, num_frequencies=256).initialise(2, random_key(3))
+    process = started(GaussianProcess(kernel, num_frequencies=256), 2, seed=3)
     points = jax.random.normal(random_key(4), (2, 6))
-    values = process(process.draw_noise(random_key(5), 10_000), points)
+    values = values_of(process, noise_of(process, 10_000, seed=5), points)
     expected = np.asarray(values).T @ np.asarray(values) / len(values)
     np.testing.assert_allclose(covariance_of(process, points), expected, atol=0.05)
 

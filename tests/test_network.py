@@ -21,7 +21,7 @@ from dvip.processes import PerUnit
 
 pytestmark = pytest.mark.usefixtures("double")
 
-NUM_INPUTS, NUM_SAMPLES = 3, 100_000
+NUM_INPUTS, NUM_SAMPLES = 3, 50_000
 NETWORK = BayesianNeuralNetwork(hidden=(4,))
 TABLE = np.random.default_rng(1).normal(size=(50, NUM_INPUTS)) @ np.diag([1.0, 3.0, 2.0])
 INPUTS = TABLE[:2].T
@@ -64,7 +64,7 @@ def test_principal_components_of_wide_tables():
     assert (more[6:] == 0).all()
 
 
-@pytest.mark.parametrize("num_units", [2, 3, 5])
+@pytest.mark.parametrize("num_units", [2, pytest.param(3, marks=pytest.mark.slow), 5])
 def test_inner_layers_add_their_input_and_noise(num_units):
     stage = make_network(TABLE, (num_units, 1)).stages[0]
     layer = stage.layer
@@ -88,7 +88,9 @@ def test_principal_components_of_what_reaches_the_layer():
     np.testing.assert_allclose(np.abs(matrix), np.abs(expected), atol=1e-12)
 
 
-@pytest.mark.parametrize("flags", [(False, True), (True, False), (False, False)])
+@pytest.mark.parametrize(
+    "flags", [(False, True), (True, False), pytest.param((False, False), marks=pytest.mark.slow)]
+)
 def test_propagation_can_be_switched_off_for_each_layer(flags):
     network = make_network(TABLE, (3, 3, 1), (*flags, True))
     assert [stage.propagation is not None for stage in network.stages] == [*flags, False]
@@ -149,7 +151,14 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(scope="module", params=NETWORKS.values(), ids=NETWORKS.keys())
+# Three layers do what two do, and take longer to compile.
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(make, id=name, marks=[pytest.mark.slow] * name.startswith("three"))
+        for name, make in NETWORKS.items()
+    ],
+)
 def network(request, double):
     return request.param()
 

@@ -37,6 +37,11 @@ ALL = np.arange(NUM_ROWS)
 NOISE_VARIANCES = np.array([0.5, 1.0])
 
 
+def slowly(value):
+    """A value of a parameter that takes a program of its own, much like the others."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 def batch(rows, targets=TARGETS, weights=WEIGHTS):
     return Batch(*(jnp.asarray(array[rows]) for array in (INPUTS, targets, weights)))
 
@@ -123,7 +128,7 @@ def test_weights_count_rows(shallow):
     )
 
 
-@pytest.mark.parametrize("alpha", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", [slowly(0.2), 0.5, slowly(1.0)])
 def test_alpha_energy_of_one_gaussian_layer_against_integration(shallow, alpha):
     mean, variance = moments(shallow)
     std = np.sqrt(NOISE_VARIANCES)
@@ -144,7 +149,7 @@ def test_alpha_energy_of_one_gaussian_layer_against_integration(shallow, alpha):
     np.testing.assert_allclose(energy, total - kl(shallow), rtol=1e-8)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("alpha", [0.0, 0.5, slowly(1.0)])
 def test_alpha_energy_of_one_probit_layer_against_integration(shallow_probit, alpha):
     mean, variance = (moment[0] for moment in moments(shallow_probit))
     total = 0.0
@@ -262,7 +267,7 @@ def test_gradients_at_the_exact_posterior(at_optimum):
 MANY = 20_000
 
 
-@pytest.mark.parametrize("num_samples", [1, 3])
+@pytest.mark.parametrize("num_samples", [slowly(1), 3])
 def test_minibatches_of_a_deep_model_are_unbiased(deep, num_samples):
     """Averages over batches and samples equal those of the whole data."""
     whole_keys, part_keys = (jax.random.split(random_key(seed), MANY) for seed in (0, 1))
@@ -291,7 +296,7 @@ def test_deep_elbo_against_brute_force(deep):
     assert abs(estimates.mean() - (sum(values) - kl(deep))) < 5 * error
 
 
-@pytest.mark.parametrize("alpha", [0.5, 1.0])
+@pytest.mark.parametrize("alpha", [0.5, slowly(1.0)])
 def test_deep_alpha_energy_against_brute_force(deep, alpha):
     """The log-mean-exp over many samples against (1/α) log E[p(y | f)^α], all sampled."""
     num_samples = 50_000
@@ -320,7 +325,7 @@ def test_deep_alpha_energy_grows_with_samples(deep):
 # Regularisation of the prior.
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("alpha", [slowly(0.0), 0.5])
 def test_the_bound_loses_the_regularisation_of_every_layer(alpha):
     def model(regularised):
         process = BayesianNeuralNetwork((4,), constrained=False, regularised=regularised)
@@ -352,7 +357,7 @@ def test_fresh_noise_is_redrawn_for_each_key():
     assert len({*fixed, *fresh}) == 3
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.5])
+@pytest.mark.parametrize("alpha", [slowly(0.0), 0.5])
 def test_single_precision_is_close_to_double(shallow, alpha):
     def value_and_gradient(model, data):
         function = eqx.filter_jit(

@@ -1,5 +1,6 @@
 """Sampled posteriors: densities, the exact posterior of one layer, diagnostics, calibration."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,19 +62,30 @@ def test_the_density_is_that_of_the_model():
     once = Posterior.of(model, Batch(INPUTS, y, weights))
     twice = Posterior.of(model, Batch(np.tile(INPUTS, (2, 1)), np.tile(y, (2, 1)), np.ones(60)))
     position = jnp.asarray(RANDOM.normal(size=once.size))
-    np.testing.assert_allclose(once.log_density(position), twice.log_density(position))
-    sample = once.parameters(position)
-    values = np.asarray(once.values(position[None], jnp.asarray(INPUTS)))[0]
+
+    @jax.jit
+    def evaluated(position, inputs):
+        densities = once.log_density(position), twice.log_density(position)
+        return *densities, once.parameters(position), once.values(position[None], inputs)[0]
+
+    found, of_twice, sample, values = evaluated(position, jnp.asarray(INPUTS))
+    np.testing.assert_allclose(found, of_twice)
     noise = np.exp(0.5 * np.asarray(sample.likelihood.log_variance)[0])
     expected = 2 * stats.norm.logpdf(y[:, 0], values, noise).sum()
     expected -= 0.5 * np.square(position).sum()
-    np.testing.assert_allclose(once.log_density(position), expected)
+    np.testing.assert_allclose(found, expected)
     # Parameters are around where they started, those of the likelihood within a wider range.
     np.testing.assert_allclose(sample.likelihood.log_variance, np.log(0.1) + 3 * position[-1])
 
 
-@pytest.mark.parametrize("process", [RandomWaves(), GaussianProcess(num_frequencies=8)], ids=str)
-@pytest.mark.parametrize("copies", [None, PerUnit, PerGroup])
+@pytest.mark.parametrize(
+    ("process", "copies"),
+    [
+        *((RandomWaves(), copies) for copies in (None, PerUnit, PerGroup)),
+        (GaussianProcess(num_frequencies=8), PerGroup),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 def test_known_layers_are_the_functions_of_their_coefficients(process, copies):
     if copies is PerUnit:
         process = PerUnit(process, 4)
@@ -81,10 +93,13 @@ def test_known_layers_are_the_functions_of_their_coefficients(process, copies):
         process = PerGroup(process, 2, 4)
     layer = perturbed(VIPLayer.create(process, 2, 4, 6, q_scale=0.5, key=random_key(1)))
     coefficients = jnp.asarray(RANDOM.normal(size=(4, 6)))
-    known, columns = layer.with_coefficients(coefficients), jnp.asarray(INPUTS.T)
-    np.testing.assert_allclose(
-        known.evaluate((), columns), layer.evaluate(coefficients, columns), atol=1e-12
-    )
+
+    @eqx.filter_jit
+    def both(layer, coefficients, columns):
+        known = layer.with_coefficients(coefficients)
+        return known.evaluate((), columns), layer.evaluate(coefficients, columns)
+
+    np.testing.assert_allclose(*both(layer, coefficients, jnp.asarray(INPUTS.T)), atol=1e-12)
 
 
 def test_known_networks_are_trained_ones_without_noise():
@@ -93,13 +108,17 @@ def test_known_networks_are_trained_ones_without_noise():
 
     network = build_network(INPUTS, (2, 1), layer, (True, False), 0)
     known = perturbed(network.known())
-    function = [(stage.layer.coefficients, jnp.zeros((1, 1))) for stage in known.stages]
-    values = columns = jnp.asarray(INPUTS.T)
-    for stage, one, (own, _) in zip(network.stages, known.stages, function, strict=True):
-        process = one.layer.process
-        trained = VIPLayer(process, stage.layer.noise, stage.layer.posterior, False)
-        values = trained.evaluate(own, values) + stage.propagated(values)
-    np.testing.assert_allclose(known.known_values(columns), values, atol=1e-10)
+
+    @eqx.filter_jit
+    def both(network, known, columns):
+        values = columns
+        for stage, one in zip(network.stages, known.stages, strict=True):
+            process = one.layer.process
+            trained = VIPLayer(process, stage.layer.noise, stage.layer.posterior, False)
+            values = trained.evaluate(one.layer.coefficients, values) + stage.propagated(values)
+        return known.known_values(columns), values
+
+    np.testing.assert_allclose(*both(network, known, jnp.asarray(INPUTS.T)), atol=1e-10)
 
 
 @pytest.mark.parametrize("name", LIKELIHOODS)
@@ -116,9 +135,17 @@ def test_log_prob_is_the_expectation_where_f_is_known(name):
         targets = RANDOM.integers(0, number, size=(1, 20)).astype(float)
     targets = jnp.asarray(targets)
     values = jnp.asarray(RANDOM.normal(size=(likelihood.num_latents(number), 20)))
-    expected = likelihood.expected_log_prob(targets, values, jnp.full_like(values, 1e-9))
-    np.testing.assert_allclose(likelihood.log_prob(targets, values), expected, atol=1e-3)
-    gradient = jax.grad(lambda f: likelihood.log_prob(targets, f).sum())(values)
+
+    @jax.jit
+    def evaluated(values):
+        return (
+            likelihood.expected_log_prob(targets, values, jnp.full_like(values, 1e-9)),
+            likelihood.log_prob(targets, values),
+            jax.grad(lambda f: likelihood.log_prob(targets, f).sum())(values),
+        )
+
+    expected, found, gradient = evaluated(values)
+    np.testing.assert_allclose(found, expected, atol=1e-3)
     assert np.isfinite(gradient).all()
     assert np.abs(gradient).max() > 0
 

@@ -16,8 +16,9 @@ TRAINING = {
 WAITS = {
     "import dvip": {"numpy", "jax", "sklearn", "importlib.metadata"},
     "import dvip.__main__": {"numpy", "jax", "sklearn", "pandas"},
-    "from dvip import load, DVIPRegressor, DVIPClassifier, SIPRegressor": TRAINING,
-    "import dvip.cli.predict": TRAINING,
+    "import dvip.cli.predict; from dvip import load, DVIPRegressor, DVIPClassifier, SIPRegressor": (
+        TRAINING
+    ),
 }
 
 

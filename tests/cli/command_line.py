@@ -22,6 +22,8 @@ QUICK = (
     "5",
     "--learning-rate",
     "0.05",
+    "--batch-size",  # so that tables of different lengths share what is compiled
+    "16",
 )
 
 

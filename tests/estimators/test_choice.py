@@ -158,7 +158,7 @@ COUNTS = np.random.default_rng(0).poisson(3, 160)
         pytest.param(given, y, marks=[pytest.mark.slow] * slow, id=str(given))
         for slow, given, y in [
             (False, dict(likelihood="poisson"), COUNTS),
-            (False, dict(calibrate=False), Y),
+            (True, dict(calibrate=False), Y),
             (True, dict(n_inducing=8), Y),
             (True, dict(prior=BayesianNeuralNetwork(hidden=(6,))), Y),
             (True, dict(likelihood="log-normal"), np.exp(Y / 100)),
@@ -221,12 +221,18 @@ def test_nobody_waits_for_a_process_that_failed(monkeypatch):
         DVIPRegressor(**{**QUICK, "max_iter": 1_000}).fit(X, Y)
 
 
-def test_networks_without_hope_end_early(monkeypatch):
+HOPELESS = {**QUICK, "max_iter": 1_000, "learning_rate": 1e-4}
+
+
+def test_networks_without_hope_end_early():
     """Y is smooth and without noise: networks of few steps are far from what the process knows."""
-    settings = {**QUICK, "max_iter": 1_000, "learning_rate": 1e-4}
-    assert DVIPRegressor(**settings).fit(X, Y).n_iter_ == 500
+    assert DVIPRegressor(**HOPELESS).fit(X, Y).n_iter_ == 500
+
+
+@pytest.mark.slow
+def test_networks_with_hope_do_not(monkeypatch):
     monkeypatch.setattr("dvip.training.schedule.HOPELESS", np.inf)
-    assert DVIPRegressor(**settings).fit(X, Y).n_iter_ == 1_000
+    assert DVIPRegressor(**HOPELESS).fit(X, Y).n_iter_ == 1_000
 
 
 def test_many_classes_and_targets_have_functions_enough():
@@ -244,7 +250,7 @@ def test_many_classes_and_targets_have_functions_enough():
 
 def test_a_part_of_no_weight_is_left_out(monkeypatch):
     monkeypatch.setattr(choice, "LEAST_WEIGHT", 0.99)
-    model = DVIPRegressor().fit(X[:40], NOTHING[:40])
+    model = DVIPRegressor().fit(X[:5], NOTHING[:5])
     assert len(model.parts_) == 1
     assert sorted(judgement.weight for judgement in model.choice_) == [0, 0, 1]
 
@@ -405,10 +411,10 @@ def test_partial_fit_trains_one_model_and_no_mixture(mixture):
     with pytest.raises(ValueError, match="inference='vi'"):
         mixture.partial_fit(X, Y)
     np.testing.assert_array_equal(mixture.predict(X), before)
-    model = DVIPRegressor(n_layers=1, n_prior_samples=5).partial_fit(X, Y).partial_fit(X, Y)
+    model = DVIPRegressor(**{**QUICK, "n_members": None}).partial_fit(X, Y).partial_fit(X, Y)
     assert model.n_samples_seen_ == 320
     assert np.isfinite(model.predict(X)).all()
-    model.fit(X[:20], Y[:20])  # which chooses anew
+    model.fit(X[:5], Y[:5])  # which chooses anew
     assert not hasattr(model, "model_")
     assert np.isfinite(model.predict(X)).all()
 

@@ -13,12 +13,13 @@ from dvip.layers import SparseGPLayer
 
 X, Y = regression_data()
 DEEP = {**TINY_DEEP_GP, "n_layers": 2}
-INDUCING = {**TINY, "n_layers": 2, "n_inducing": 10, "n_prior_samples": 40}
+INDUCING = {**TINY, "n_layers": 1, "n_inducing": 10, "n_prior_samples": 40}
 MODELS = {
     "sparse gp": lambda: DeepGPRegressor(**TINY_DEEP_GP, n_layers=1),
     "deep gp": lambda: DeepGPRegressor(**DEEP),
     "deep gp, α": lambda: DeepGPRegressor(**DEEP, alpha=0.5),
     "inducing points": lambda: DVIPRegressor.paper(**INDUCING),
+    "deep, inducing points": lambda: DVIPRegressor.paper(**{**INDUCING, "n_layers": 2}),
 }
 
 
@@ -65,8 +66,11 @@ def test_layers_are_sparse_gps(model):
 @pytest.mark.parametrize(
     "classifier",
     [
-        pytest.param(DeepGPClassifier(**DEEP), id="deep gp"),
-        pytest.param(DVIPClassifier.paper(**INDUCING), id="vip", marks=pytest.mark.slow),
+        pytest.param(DeepGPClassifier(**TINY_DEEP_GP, n_layers=1), id="sparse gp"),
+        pytest.param(DeepGPClassifier(**DEEP), id="deep gp", marks=pytest.mark.slow),
+        pytest.param(
+            DVIPClassifier.paper(**{**INDUCING, "n_layers": 2}), id="vip", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_classifiers_learn(classifier):

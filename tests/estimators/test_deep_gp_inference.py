@@ -1,10 +1,18 @@
 """Deep GPs with random features, implicit posteriors and samples: mathematics, and the contract."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import TINY_DEEP_GP, perturbed, random_key, rbf_kernel, regression_data
+from examples import (
+    TINY_DEEP_GP,
+    make_sampled_gp_layer,
+    perturbed,
+    random_key,
+    rbf_kernel,
+    regression_data,
+)
 
 from dvip import ArraySource, DeepGPClassifier, DeepGPRegressor, load
 from dvip.batches import ArrayData, Batch
@@ -16,7 +24,7 @@ from dvip.network import DeepNetwork, Stage
 from dvip.objectives import DeepModel
 from dvip.runtime import precision
 from dvip.training import CheckpointFolder
-from dvip.training.stochastic_hmc import ChainSettings, sample_values
+from dvip.training.stochastic_hmc import ChainSettings, sample_values, with_values
 
 # Chains of a few hundred steps.
 pytestmark = pytest.mark.filterwarnings("ignore:Early and late samples")
@@ -26,22 +34,31 @@ X, Y = regression_data()
 QS = np.array([[[0.7], [-1.2]]])
 DEEP = {**TINY_DEEP_GP, "n_layers": 2, "max_iter": 400}
 VARIANTS = {
-    "random": dict(features="random"),
+    "random": dict(features="random", n_layers=1),
     # (At the rate of the others it learns nothing in so few steps.)
     "implicit": dict(posterior="implicit", n_training_samples=5, learning_rate=0.01),
-    "mcmc": dict(inference="mcmc"),
+    "mcmc": dict(inference="mcmc", n_layers=1),
+    "deep mcmc": dict(inference="mcmc"),
 }
-LAYERS = {"random": RandomFeaturesLayer, "implicit": ImplicitGPLayer, "mcmc": SampledGPLayer}
+LAYERS = {
+    "random": RandomFeaturesLayer,
+    "implicit": ImplicitGPLayer,
+    "mcmc": SampledGPLayer,
+    "deep mcmc": SampledGPLayer,
+}
 
 
 class Stopped(Exception):
     """Ends a training."""
 
 
-# The implicit posterior takes long to compile.
+# The implicit posterior and deep chains take long to compile.
 @pytest.fixture(
     scope="module",
-    params=["random", pytest.param("implicit", marks=pytest.mark.slow), "mcmc"],
+    params=[
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("implicit", "deep mcmc")))
+        for name in VARIANTS
+    ],
 )
 def name(request):
     return request.param
@@ -89,8 +106,9 @@ def test_a_resumed_training_is_bit_equal(name, model, monkeypatch, tmp_path):
     made.fit(X, Y, resume=True, **options)
     assert np.array_equal(made.predict(X), model.predict(X))
     other = "gaussian" if name == "implicit" else "implicit"
+    unlike = DeepGPRegressor(**{**DEEP, "n_layers": made.n_layers}, posterior=other)
     with pytest.raises(ValueError, match="checkpoint"):
-        DeepGPRegressor(**DEEP, posterior=other).fit(X, Y, resume=True, **options)
+        unlike.fit(X, Y, resume=True, **options)
 
 
 @pytest.mark.slow
@@ -115,7 +133,7 @@ def test_labels_and_sources(name):
 @pytest.mark.slow
 def test_members_and_parts(name):
     made = DeepGPRegressor(**{**DEEP, **VARIANTS[name], "max_iter": 100}, n_members=2)
-    if name == "mcmc":
+    if "mcmc" in name:
         with pytest.raises(ValueError, match=r"n_members=2 is not for inference='mcmc'"):
             made.fit(X, Y)
         with pytest.raises(ValueError, match="partial_fit visits rows once"):
@@ -128,7 +146,8 @@ def test_members_and_parts(name):
 
 
 def test_a_chain_that_has_no_time():
-    made = DeepGPRegressor(**{**DEEP, "max_iter": 10**6}, inference="mcmc", max_seconds=1)
+    options = {**DEEP, **VARIANTS["mcmc"], "max_iter": 10**6}
+    made = DeepGPRegressor(**options, max_seconds=1)
     assert made.fit(X, Y).n_iter_ < 10**6
     assert np.isfinite(made.predict(X)).all()
 
@@ -160,13 +179,16 @@ def test_wrong_parameters(options, message):
 
 @pytest.mark.parametrize(("num_inputs", "error"), [(3, 0.03), (20, 0.15)])
 def test_random_features_have_the_covariance_of_the_kernel(num_inputs, error):
-    with precision("float64"):
+    @jax.jit
+    def of_features(inputs):
         layer = RandomFeaturesLayer.create(
             num_inputs, 1, 2**9, variance=1.7, lengthscale=2.0, q_scale=1.0, key=random_key(0)
         )
-        inputs = np.random.default_rng(0).normal(size=(num_inputs, 6))
-        features = np.asarray(layer.features(jnp.asarray(inputs))[1][0])
-        _, variance = layer.marginals(jnp.asarray(inputs))
+        return layer.features(inputs)[1][0], layer.marginals(inputs)[1]
+
+    inputs = np.random.default_rng(0).normal(size=(num_inputs, 6))
+    with precision("float64"):
+        features, variance = (np.asarray(array) for array in of_features(inputs))
     distances = np.square(inputs[:, :, None] - inputs[:, None]).sum(axis=0)
     expected = 1.7 * np.exp(-distances / 8)
     np.testing.assert_allclose(features.T @ features, expected, atol=error)
@@ -180,37 +202,50 @@ def _last_weights(layer):
     return [*last, classifier.linear, classifier.square]
 
 
+@eqx.filter_jit
+def _new_layer():
+    return ImplicitGPLayer.create(rbf_kernel(), X, 1, 4, q_scale=0.5, key=random_key(0))
+
+
+@eqx.filter_jit
+def _kl_and_moments(layer):
+    posterior = layer.posterior.gaussian
+    return layer.kl_estimate(random_key(1)), posterior.factor[0], posterior.mean[0]
+
+
 def test_the_kl_of_an_implicit_posterior_that_is_gaussian():
     """With networks of zero nothing is bent."""
     with precision("float64"):
-        layer = ImplicitGPLayer.create(rbf_kernel(), X, 1, 4, q_scale=0.5, key=random_key(0))
-        layer = perturbed(layer, size=0.1)
-        layer = eqx.tree_at(_last_weights, layer, replace_fn=jnp.zeros_like)
-        estimate = float(eqx.filter_jit(layer.kl_estimate)(random_key(1)))
-        posterior = layer.posterior.gaussian
-        factor, mean = np.asarray(posterior.factor[0]), np.asarray(posterior.mean[0])
+        layer = perturbed(_new_layer(), size=0.1)
+        layer = eqx.tree_at(_last_weights, layer, replace_fn=np.zeros_like)
+        estimate, factor, mean = (np.asarray(array) for array in _kl_and_moments(layer))
     covariance = factor @ factor.T
     expected = np.trace(covariance) + mean @ mean - 4 - np.linalg.slogdet(covariance)[1]
     assert estimate == pytest.approx(0.5 * expected)
 
 
+@jax.jit
+def _kl_of_a_bent_gaussian():
+    posterior = BentGaussian.create(1, 1, 0.3, random_key(0))
+    parts = (jnp.asarray(QS), lambda z: 3 * z)
+    posterior = eqx.tree_at(lambda q: (q.gaussian.q, q.bend), posterior, parts)
+    z = posterior.draw_noise(random_key(1), 1_000)
+    log_slope = jnp.log1p(3 * MAX_BEND * (1 - jnp.square(jnp.tanh(3 * z))))
+    logit = 0.5 * (jnp.square(posterior.white(z)) - jnp.square(z)) - log_slope
+    v = posterior(z)
+    log_q = -0.5 * jnp.square(z) - log_slope - QS[0, 1, 0]
+    difference = log_q + 0.5 * jnp.square(v)
+    # Both are of the same samples, but for the part that one has in closed form.
+    gaussian = posterior.gaussian.mean[0, 0] + jnp.exp(QS[0, 1, 0]) * z
+    sampled = 0.5 * (jnp.square(gaussian) - jnp.square(z)) - QS[0, 1, 0]
+    exact = jnp.mean(difference - sampled) + posterior.gaussian.kl()
+    return posterior.kl(z, lambda u: logit), exact
+
+
 def test_the_kl_of_a_bent_gaussian_with_a_perfect_classifier():
     """Of one value, whose density is known: that of the noise over the derivative."""
     with precision("float64"):
-        posterior = BentGaussian.create(1, 1, 0.3, random_key(0))
-        parts = (jnp.asarray(QS), lambda z: 3 * z)
-        posterior = eqx.tree_at(lambda q: (q.gaussian.q, q.bend), posterior, parts)
-        z = posterior.draw_noise(random_key(1), 1_000)
-        log_slope = jnp.log1p(3 * MAX_BEND * (1 - jnp.square(jnp.tanh(3 * z))))
-        logit = 0.5 * (jnp.square(posterior.white(z)) - jnp.square(z)) - log_slope
-        found = float(posterior.kl(z, lambda u: logit))
-        v = posterior(z)
-        log_q = -0.5 * jnp.square(z) - log_slope - QS[0, 1, 0]
-        difference = log_q + 0.5 * jnp.square(v)
-        # Both are of the same samples, but for the part that one has in closed form.
-        gaussian = posterior.gaussian.mean[0, 0] + jnp.exp(QS[0, 1, 0]) * z
-        sampled = 0.5 * (jnp.square(gaussian) - jnp.square(z)) - QS[0, 1, 0]
-        exact = float(jnp.mean(difference - sampled) + posterior.gaussian.kl())
+        found, exact = map(float, _kl_of_a_bent_gaussian())
     assert found == pytest.approx(exact)
 
 
@@ -221,9 +256,9 @@ def chain():
     inputs = random.normal(size=(40, 3))
     targets = np.sin(inputs[:, :1]) + 0.3 * random.normal(size=(40, 1))
     data = ArrayData(inputs, targets, np.ones(40))
-    settings = ChainSettings(24_000, 40, 0.0, 1, 0, step_size=0.05)
+    settings = ChainSettings(12_000, 40, 0.0, 1, 0, step_size=0.05)
     with precision("float64"):
-        start = SampledGPLayer.create(rbf_kernel(), inputs, 1, 5, 2_000)
+        start = SampledGPLayer.create(rbf_kernel(), inputs, 1, 5, 1_000)
         likelihood = Gaussian().initialise(1)
         model = DeepModel(DeepNetwork((Stage(start, 1),)), likelihood)
         result = sample_values(model, data, settings)
@@ -256,3 +291,13 @@ def test_nothing_is_trained_at_a_rate_of_zero(chain):
     assert np.array_equal(mine.inducing, theirs.inducing)
     assert np.array_equal(result.model.likelihood.log_variance, exact.likelihood.log_variance)
     assert result.diagnostics.r_hat < 1.05
+
+
+def test_each_layer_has_its_part_of_all_values():
+    layers = [make_sampled_gp_layer(num_inputs, units) for num_inputs, units in ((3, 2), (2, 1))]
+    stages = tuple(Stage(layer, len(layer.samples.value[0])) for layer in layers)
+    values = np.arange(4 * 15.0).reshape(4, 15)
+    model = with_values(DeepModel(DeepNetwork(stages), Gaussian()), jnp.asarray(values))
+    inner, last = (stage.layer.samples.value for stage in model.network.stages)
+    assert np.array_equal(inner, values[:, :10].reshape(4, 2, 5))
+    assert np.array_equal(last, values[:, 10:].reshape(4, 1, 5))

@@ -162,14 +162,14 @@ def test_a_member_that_fails_ends_the_training(monkeypatch):
 
 
 def test_members_on_all_rows():
-    model = fit(calibrate=False)
+    model = fit(calibrate=False, n_layers=1)
     assert not hasattr(model, "calibration_")
     assert not hasattr(model, "validation_scores_")
     assert model.predict(NEW).shape == (7,)
 
 
 def test_batch_by_batch():
-    model = DVIPRegressor.paper(**{**ENSEMBLE, "calibrate": False})
+    model = DVIPRegressor.paper(**{**ENSEMBLE, "calibrate": False, "n_layers": 1})
     for part in np.array_split(np.arange(80), 4):
         model.partial_fit(X[part], Y[part])
     assert len(model.model_.members) == 3

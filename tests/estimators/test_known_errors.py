@@ -28,9 +28,9 @@ ERRORS = np.where(np.arange(ROWS) % 2, 0.5, 10.0)
 Y = 100 + 10 * np.sin(2 * X[:, 0]) + ERRORS * RANDOM.normal(size=ROWS)
 SETTINGS = {**TINY, "n_layers": 1, "batch_size": 32}
 KINDS = {
-    "dvip": lambda **more: DVIPRegressor.paper(n_layers=1, **{**TINY, **more}),
-    "deep-gp": lambda **more: DeepGPRegressor(n_layers=1, **{**TINY_DEEP_GP, **more}),
-    "sip": lambda **more: SIPRegressor(**{**TINY_SIP, **more}),
+    "dvip": lambda: regressor(),
+    "deep-gp": lambda: DeepGPRegressor(n_layers=1, **TINY_DEEP_GP),
+    "sip": lambda: SIPRegressor(**{**TINY_SIP, "max_iter": 50}),
 }
 
 
@@ -74,7 +74,7 @@ def test_a_layer_is_weighted_bayesian_regression():
 
 @pytest.mark.parametrize("kind", ["dvip", "deep-gp", pytest.param("sip", marks=pytest.mark.slow)])
 def test_errors_are_added_at_prediction(kind):
-    model = KINDS[kind](max_iter=50).fit(X, Y, noise_std=ERRORS)
+    model = KINDS[kind]().fit(X, Y, noise_std=ERRORS)
     assert model.known_errors_
     mean, std = model.predict(X, return_std=True)
     at, with_errors = model.predict(X, return_std=True, noise_std=ERRORS)
@@ -103,6 +103,8 @@ def test_rows_with_small_errors_are_followed():
         assert np.corrcoef(predicted, followed * np.sin(2 * X[:, 0]))[0, 1] > 0.5
 
 
+# Takes long to compile.
+@pytest.mark.slow
 def test_equal_errors_are_one_noise():
     """The noise that is learned and the errors are together what is learned without them."""
     y = 100 + 10 * np.sin(2 * X[:, 0]) + 5 * RANDOM.normal(size=ROWS)
@@ -284,7 +286,15 @@ def takes_errors(name):
     return getattr(LIKELIHOODS[name], "takes_errors", None)
 
 
-@pytest.mark.parametrize("name", [name for name in LIKELIHOODS if takes_errors(name)])
+# The one that is not slow has what two others have.
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name != "heteroscedastic-student-t"))
+        for name in LIKELIHOODS
+        if takes_errors(name)
+    ],
+)
 def test_likelihoods_that_take_errors(name):
     model = regressor(likelihood=name, max_iter=50).fit(X, Y, noise_std=ERRORS)
     std = model.predict(X, return_std=True)[1]

@@ -32,7 +32,9 @@ def test_predictions_keep_no_components():
     )
     model.fit(inputs, np.stack([targets, targets], axis=1))
     rows = np.tile(inputs, (15, 1))
-    model.predict(rows[:3])  # compiles
+    for asked in (rows[:3], rows):  # compiles
+        model.predict(asked, return_std=True)
+    model.predict_dist(rows)
     components = len(rows) * 2 * 1_000
     peak, _ = peak_bytes(lambda: model.predict(rows, return_std=True))
     assert peak < 2 * components  # bytes; all of them would be 16 a component, and more

@@ -32,7 +32,7 @@ def relative_error(inputs, targets, weights=None, new=None, expected=None):
         (X * [1e30, 1e-30], Y),
         (X + 1e9, Y),
         (X, Y + 1e9),
-        (np.tile(X, 3), Y),
+        (np.tile(X[:, :1], 2), Y),
     ],
     ids=["huge", "tiny", "mixed", "inputs at 1e9", "targets at 1e9", "columns repeated"],
 )
@@ -75,10 +75,10 @@ def test_a_row_that_decides_a_scale_is_told():
 
 
 def test_a_constant_column_that_changes_is_told():
-    constant = np.column_stack([X, np.full(100, 7.0)])
+    constant = np.column_stack([X[:, 0], np.full(100, 7.0)])
     model = DVIPRegressor.paper(**SETTINGS).fit(constant, Y)
-    with pytest.warns(ExtrapolationWarning, match="100 of 100 rows .* 'column 2'"):
-        model.predict(np.add(constant, [0, 0, 2]))
+    with pytest.warns(ExtrapolationWarning, match="100 of 100 rows .* 'column 1'"):
+        model.predict(np.add(constant, [0, 2]))
 
 
 def test_one_category_is_left_out():

@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from examples import regression_data
+from examples import TINY, regression_data
 
 import dvip.estimators.predictions
 from dvip import DVIPClassifier, DVIPRegressor, PredictionSet
 
-SETTINGS = {"n_layers": 2, "n_prior_samples": 5, "n_predictive_samples": 7, "max_iter": 60}
+SETTINGS = {**TINY, "n_layers": 2}
 X, Y = regression_data(num_targets=2)
 
 
@@ -30,7 +30,7 @@ def classifier():
 
 @pytest.mark.parametrize("noise_std", [None, 25.0])
 def test_they_are_those_of_the_distribution(model, noise_std, monkeypatch):
-    monkeypatch.setattr(dvip.estimators.predictions, "COMPONENTS_AT_ONCE", 7 * 11)
+    monkeypatch.setattr(dvip.estimators.predictions, "COMPONENTS_AT_ONCE", 9 * 11)
     dist = model.predict_dist(X, noise_std)
     intervals = model.predict_interval(X, 0.8, noise_std)
     assert intervals.shape == (len(X), 2)
@@ -71,7 +71,7 @@ def test_no_rows_give_no_rows(model, of_several, classifier):
 
 def test_no_rows_of_a_table():
     table = pd.DataFrame({"a": X[:, 0], "b": np.where(X[:, 1] > 5, "yes", "no")})
-    model = DVIPRegressor.paper(**SETTINGS).fit(table, Y[:, 0])
+    model = DVIPRegressor.paper(**{**SETTINGS, "n_layers": 1}).fit(table, Y[:, 0])
     assert model.predict(table[:0]).shape == (0,)
     with pytest.raises(ValueError, match="0 numbers"):
         DVIPRegressor().fit(table[:0], Y[:0, 0])

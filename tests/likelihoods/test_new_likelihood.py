@@ -48,7 +48,7 @@ def registered(monkeypatch):
 @pytest.mark.parametrize("likelihood", ["known", KnownNoise(0.2)], ids=["name", "object"])
 def test_estimators_and_files_know_it(likelihood, registered, tmp_path):
     options = {**TINY, "max_iter": 20, "alpha": 0.5, "likelihood": likelihood}
-    model = DVIPRegressor.paper(n_layers=2, **options).fit(INPUTS, TARGETS)
+    model = DVIPRegressor.paper(n_layers=1, **options).fit(INPUTS, TARGETS)
     noise, _ = model.predict_dist(INPUTS).variance_parts()
     known = 0.1 if likelihood == "known" else 0.2
     expected = known * np.broadcast_to(np.var(TARGETS, axis=0), noise.shape)

@@ -16,8 +16,12 @@ NUM_LATENTS = 3
 
 
 def generator(seed, *, linear):
-    made = Generator.create(1, (2, 8, 1 + NUM_LATENTS), "tanh", random_key(seed))
-    made = jax.tree.map(lambda leaf: leaf[0], made)
+    @eqx.filter_jit
+    def create(key):
+        made = Generator.create(1, (2, 8, 1 + NUM_LATENTS), "tanh", key)
+        return jax.tree.map(lambda leaf: leaf[0], made)
+
+    made = create(random_key(seed))
     if not linear:
         return made
     first = made.network.weights[0].at[:, 2:].set(0.0)
@@ -26,10 +30,11 @@ def generator(seed, *, linear):
 
 def moments(generator, mean, scale):
     """Of the values of a generator that is linear in z."""
-    start = np.asarray(generator.one(INPUTS, jnp.zeros(NUM_LATENTS)), float)
-    slopes = np.stack(
-        [np.asarray(generator.one(INPUTS, row), float) - start for row in np.eye(NUM_LATENTS)], 1
+    places = np.vstack([np.zeros(NUM_LATENTS), np.eye(NUM_LATENTS)])
+    start, *ends = np.asarray(
+        eqx.filter_jit(generator)(INPUTS, jnp.asarray(places, "float32")), float
     )
+    slopes = np.stack([end - start for end in ends], 1)
     noise = float(np.exp(generator.log_noise)) * np.eye(len(start))
     return start + slopes @ mean, (slopes * scale**2) @ slopes.T + noise
 
@@ -60,9 +65,10 @@ def test_grid_kl_of_linear_generators_is_exact():
 def test_bounds_are_on_their_sides():
     """Of generators that are not linear, whose densities come from many samples of z."""
     p = generator(2, linear=False)
-    latents = jax.random.normal(random_key(5), (50_000, NUM_LATENTS))
-    values = p(INPUTS, latents[:20]) + 0.3 * jax.random.normal(random_key(6), (20, 6))
-    means, noise = np.asarray(p(INPUTS, latents)), float(np.exp(p.log_noise))
+    draws = np.random.default_rng(5)
+    latents = jnp.asarray(draws.normal(size=(20_000, NUM_LATENTS)), "float32")
+    means, noise = np.asarray(eqx.filter_jit(p)(INPUTS, latents)), float(np.exp(p.log_noise))
+    values = jnp.asarray(means[:20] + 0.3 * draws.normal(size=(20, 6)), "float32")
     squares = np.square(np.asarray(values)[:, None] - means).sum(axis=2) / noise
     logs = -0.5 * (squares + 6 * np.log(2 * np.pi * noise))
     exact = special.logsumexp(logs, axis=1) - np.log(len(latents))
@@ -74,7 +80,7 @@ def test_bounds_are_on_their_sides():
     assert 0 < np.median(gaps) < 1
     # The KL of q from itself is 0, its upper bound is above.
     posterior = Posterior(p, jnp.zeros(NUM_LATENTS), jnp.zeros(NUM_LATENTS))
-    assert grid_kl(posterior, p, INPUTS, 2_000, random_key(7)) > 0
+    assert jax.jit(lambda key: grid_kl(posterior, p, INPUTS, 2_000, key))(random_key(7)) > 0
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -98,16 +99,24 @@ def test_a_linear_network_is_bayesian_linear_regression(double, monkeypatch):
     np.testing.assert_allclose(trained.likelihood.variance[0], noise, rtol=1e-6)
     posterior = np.linalg.inv(precisions * np.exp(-log_factor) + np.exp(log_precision) * np.eye(3))
     layer = trained.network.stages[0].layer
-    mean, variance = layer.marginals(jnp.asarray(X.T))
+
+    @eqx.filter_jit
+    def evaluated(layer, inputs):
+        def drawn(key):
+            return layer.evaluate(layer.draw_function(key), inputs)
+
+        draws = jax.vmap(drawn)(jax.random.split(random_key(0), 9))
+        return *layer.marginals(inputs), draws, layer.without_factor().marginals(inputs)[1]
+
+    mean, variance, draws, nothing = map(np.asarray, evaluated(layer, jnp.asarray(X.T)))
     np.testing.assert_allclose(mean[0], DESIGN @ best, rtol=1e-8)
     expected = np.sum(DESIGN @ posterior * DESIGN, axis=1)
     np.testing.assert_allclose(variance[0], expected, rtol=1e-6)
-    draws = [layer.evaluate(layer.draw_function(random_key(i)), jnp.asarray(X.T)) for i in range(9)]
-    centred = np.array(draws)[:, 0] - DESIGN @ best
+    centred = draws[:, 0] - DESIGN @ best
     # A drawn function is linear: it lies in the span of the design.
     left = centred.T - DESIGN @ np.linalg.lstsq(DESIGN, centred.T, rcond=None)[0]
     assert np.abs(left).max() < 1e-8 < np.abs(centred).max()
-    assert not layer.without_factor().marginals(jnp.asarray(X.T))[1].any()
+    assert not nothing.any()
 
 
 def test_the_hessian_of_classes_and_of_noise_that_varies(double):
@@ -118,8 +127,8 @@ def test_the_hessian_of_classes_and_of_noise_that_varies(double):
     found = curvature(model, ArrayData(X, labels, COUNTS), 0, NUM_ROWS)
     assert found.num_targets == 0
     assert found.best()[1] == 0
-    derivatives = np.asarray(jacobian(layer.network, jnp.asarray(X.T)))
-    values = np.asarray(layer.network(jnp.asarray(X.T))[0]).T
+    derivatives = np.asarray(eqx.filter_jit(jacobian)(layer.network, jnp.asarray(X.T)))
+    values = np.asarray(eqx.filter_jit(layer.network)(jnp.asarray(X.T))[0]).T
     p = np.exp(values) / np.exp(values).sum(axis=1, keepdims=True)
     hessians = np.einsum("nu,uv->nuv", p, np.eye(3)) - p[:, :, None] * p[:, None]
     scales = np.repeat([1 / np.sqrt(2), 1 / np.sqrt(3), 1.0], [6, 9, 6])
@@ -142,9 +151,11 @@ def test_large_networks_are_linearised_in_their_last_layer():
     with pytest.raises(ValueError, match="use a smaller last width"):
         num_linearised((8, 500, 10))
     layer = LaplaceLayer.create((2, 60, 60, 1), "tanh", 1.0, random_key(0))
-    derivatives = jacobian(layer.network, jnp.asarray(X.T, jnp.float32), layer.first)
+    derivatives = eqx.filter_jit(jacobian)(
+        layer.network, jnp.asarray(X.T, jnp.float32), layer.first
+    )
     hidden = Perceptrons(layer.network.weights[:2], layer.network.biases[:2], "tanh")
-    expected = np.tanh(hidden(jnp.asarray(X.T, jnp.float32))[0]).T
+    expected = np.tanh(eqx.filter_jit(hidden)(jnp.asarray(X.T, jnp.float32))[0]).T
     np.testing.assert_allclose(derivatives[:, 0, :-1], expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(derivatives[:, 0, -1], 1)
 
@@ -160,38 +171,48 @@ def test_kl_between_gaussians(double):
         + np.linalg.slogdet(second)[1]
         - np.linalg.slogdet(first)[1]
     )
-    found = gaussian_kl(*map(jnp.asarray, (mean, first, second)))
+    found = jax.jit(gaussian_kl)(*map(jnp.asarray, (mean, first, second)))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_processes_of_linear_networks_are_exact(double):
     """Of a line, the linearised process is that of its weights, and the KL that of weights."""
     layer = FunctionSpaceLayer.create(X, (2, 1), "tanh", 1.5, random_key(0))
-    points = jnp.asarray(X[:3].T)
-    mean, covariances = layer.process(points)
-    weights = layer.weights
+    prior = np.array([1.5 / np.sqrt(2), 1.5 / np.sqrt(2), 1.5])
     design = np.hstack([X[:3], np.ones((3, 1))])
+    expected = design * prior**2 @ design.T
+
+    @eqx.filter_jit
+    def evaluated(layer, points):
+        mean, covariances = layer.process(points)
+        found = gaussian_kl(mean[0], covariances[0], jnp.asarray(expected))
+        return mean, covariances, layer.prior_covariances(points), found, layer.weights.kl()
+
+    mean, covariances, of_prior, found, kl = evaluated(layer, jnp.asarray(X[:3].T))
+    weights = layer.weights
     scales = np.exp([*weights.log_scale.weights[0][0, 0], weights.log_scale.biases[0][0, 0, 0]])
     centre = np.array([*weights.mean.weights[0][0, 0], weights.mean.biases[0][0, 0, 0]])
     np.testing.assert_allclose(mean[0], design @ centre, rtol=1e-8)
     np.testing.assert_allclose(covariances[0], design * scales**2 @ design.T, rtol=1e-8)
-    prior = np.array([1.5 / np.sqrt(2), 1.5 / np.sqrt(2), 1.5])
-    expected = design * prior**2 @ design.T
-    np.testing.assert_allclose(layer.prior_covariances(points)[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(of_prior[0], expected, rtol=1e-8)
     # Three points determine the three weights of a line.
-    found = gaussian_kl(mean[0], covariances[0], jnp.asarray(expected))
-    np.testing.assert_allclose(found, weights.kl(), rtol=1e-3)
+    np.testing.assert_allclose(found, kl, rtol=1e-3)
 
 
 def test_context_points_are_rows_and_points_of_the_box():
     layer = FunctionSpaceLayer.create(X, (2, 5, 1), "tanh", 1.0, random_key(0))
     rows = jnp.asarray(X[:4].T)
-    points = np.asarray(layer.context(random_key(1), rows))
+
+    @eqx.filter_jit
+    def evaluated(layer, rows):
+        return layer.context(random_key(1), rows), layer.kl_estimate(random_key(1), rows)
+
+    points, kl = map(np.asarray, evaluated(layer, rows))
     np.testing.assert_allclose(points[:, :4], rows)
     assert points.shape[1] > 8
     assert (points.min(axis=1) >= X.min(axis=0) - 1e-6).all()
     assert (points.max(axis=1) <= X.max(axis=0) + 1e-6).all()
-    assert float(layer.kl_estimate(random_key(1), rows)) > 0
+    assert kl > 0
 
 
 def test_uncertainty_grows_away_from_the_rows():

@@ -1,9 +1,10 @@
 """Priors put together: sums, products, unions, columns, warps, and text that says so."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import perturbed, random_key
+from examples import noise_of, perturbed, random_key, started, values_of
 
 from dvip import (
     Additive,
@@ -29,8 +30,13 @@ X = np.random.default_rng(0).normal(size=(2, 5))
 
 
 def functions(process, inputs=X, number=MANY, seed=1):
+    return np.asarray(_functions(process, jnp.asarray(inputs), number, seed))
+
+
+@eqx.filter_jit
+def _functions(process, inputs, number, seed):
     made = process.initialise(len(inputs), random_key(0))
-    return np.asarray(made(made.draw_noise(random_key(seed), number), jnp.asarray(inputs)))
+    return made(made.draw_noise(random_key(seed), number), inputs)
 
 
 def assert_covariance(values, expected):
@@ -75,33 +81,37 @@ def test_sums_and_unions_are_flat():
 
 
 def test_terms_of_a_sum_add_up_to_it():
-    process = (Linear() + Linear() + Additive(GaussianProcess(num_frequencies=4))).initialise(
-        2, random_key(0)
-    )
-    noise = process.draw_noise(random_key(1), 3)
-    terms = process.terms(noise, jnp.asarray(X))
-    assert list(terms) == ["linear", "linear #2", "column 0", "column 1"]
-    np.testing.assert_allclose(sum(terms.values()), process(noise, jnp.asarray(X)), rtol=1e-12)
-    weights = jnp.asarray(np.random.default_rng(2).normal(size=(2, 3)))
-    combined = process.combined(noise, weights, jnp.asarray(X))
-    np.testing.assert_allclose(combined, weights @ process(noise, jnp.asarray(X)), rtol=1e-9)
+    process = started(Linear() + Linear() + Additive(GaussianProcess(num_frequencies=4)), 2)
+    weights = np.random.default_rng(2).normal(size=(2, 3))
+
+    @eqx.filter_jit
+    def evaluated(process, inputs):
+        noise = process.draw_noise(random_key(1), 3)
+        terms = process.terms(noise, inputs)
+        combined = process.combined(noise, jnp.asarray(weights), inputs)
+        return list(terms), list(terms.values()), combined, process(noise, inputs)
+
+    names, terms, combined, values = evaluated(process, jnp.asarray(X))
+    assert names == ["linear", "linear #2", "column 0", "column 1"]
+    np.testing.assert_allclose(np.sum(terms, axis=0), values, rtol=1e-12)
+    np.testing.assert_allclose(combined, weights @ np.asarray(values), rtol=1e-9)
 
 
 def test_a_column_alone_matters():
-    process = perturbed(GaussianProcess(num_frequencies=4).on(1).initialise(2, random_key(0)))
-    noise = process.draw_noise(random_key(1), 3)
-    moved = X + np.array([[5.0], [0.0]])
-    assert np.array_equal(process(noise, jnp.asarray(X)), process(noise, jnp.asarray(moved)))
-    assert not np.allclose(
-        process(noise, jnp.asarray(X)), process(noise, jnp.asarray(X + np.array([[0], [1]])))
+    process = perturbed(started(GaussianProcess(num_frequencies=4).on(1), 2))
+    noise = noise_of(process, 3)
+    values, same, other = (
+        values_of(process, noise, X + np.array([[first], [second]]))
+        for first, second in ((0.0, 0.0), (5.0, 0.0), (0.0, 1.0))
     )
+    assert np.array_equal(values, same)
+    assert not np.allclose(values, other)
 
 
 def test_additive_functions_have_no_interactions():
-    process = perturbed(Additive().initialise(2, random_key(0)))
-    noise = process.draw_noise(random_key(1), 3)
+    process = perturbed(started(Additive(), 2))
     corners = jnp.asarray([[0.0, 0, 1, 1], [0, 1, 0, 1]])
-    values = np.asarray(process(noise, corners))
+    values = np.asarray(values_of(process, noise_of(process, 3), corners))
     np.testing.assert_allclose(values[:, 0] + values[:, 3], values[:, 1] + values[:, 2], rtol=1e-9)
 
 
@@ -111,14 +121,14 @@ UNITS = DataUnits((2,), ("time", "x"), np.array([2000.0, 1.0]), np.array([12.0, 
 @pytest.mark.parametrize("learned", [False, True])
 def test_a_period_is_in_the_unit_of_the_column(learned):
     process = Periodic(period=3, learned=learned).on("time").for_data(UNITS)
-    process = process.initialise(2, random_key(0))
-    noise = process.draw_noise(random_key(1), 4)
+    process = started(process, 2)
+    noise = noise_of(process, 4)
     period = np.array([[3 / 12], [0]])
-    np.testing.assert_allclose(
-        process(noise, jnp.asarray(X + period)), process(noise, jnp.asarray(X)), rtol=1e-9
+    values, later, half = (
+        values_of(process, noise, X + share * period) for share in (0.0, 1.0, 0.5)
     )
-    half = process(noise, jnp.asarray(X + period / 2))
-    assert not np.allclose(half, process(noise, jnp.asarray(X)))
+    np.testing.assert_allclose(later, values, rtol=1e-9)
+    assert not np.allclose(half, values)
 
 
 @pytest.mark.slow
@@ -134,25 +144,25 @@ def test_seasons_have_the_covariance_of_the_periodic_kernel():
 
 def test_monotone_networks_are_monotone_in_the_columns_that_are_named():
     process = Monotone(hidden=(6, 5), increasing="x", decreasing=["time"]).for_data(UNITS)
-    process = perturbed(process.initialise(2, random_key(0)))
+    process = perturbed(started(process, 2))
     line = np.linspace(-3, 3, 50)
     for column, sign in ((0, -1), (1, 1)):
         inputs = np.zeros((2, 50))
         inputs[column] = line
-        noise = process.draw_noise(random_key(1), 20)
-        assert (sign * np.diff(process(noise, jnp.asarray(inputs)), axis=1) > 0).all()
-    free = Monotone(increasing=[0]).initialise(2, random_key(0))
-    along = jnp.asarray(np.stack([np.zeros(50), line]))
-    steps = np.diff(free(free.draw_noise(random_key(1), 20), along), axis=1)
+        values = values_of(process, noise_of(process, 20), inputs)
+        assert (sign * np.diff(values, axis=1) > 0).all()
+    free = started(Monotone(hidden=(6, 5), increasing=[0]), 2)
+    along = np.stack([np.zeros(50), line])
+    steps = np.diff(values_of(free, noise_of(free, 20), along), axis=1)
     assert (steps > 0).any()
     assert (steps < 0).any()
 
 
 def test_a_warp_is_increasing():
-    process = perturbed(GaussianProcess().warped().initialise(2, random_key(0)), size=1.0)
+    process = perturbed(started(GaussianProcess().warped(), 2), size=1.0)
     assert isinstance(process, WarpedInput)
     line = jnp.asarray(np.tile(np.linspace(-4, 4, 200), (2, 1)))
-    assert (np.diff(process.warp(line), axis=1) > 0).all()
+    assert (np.diff(eqx.filter_jit(process.warp)(line), axis=1) > 0).all()
 
 
 def test_columns_by_name_and_number():
@@ -243,7 +253,7 @@ def test_bad_options_of_parts(make, message):
 
 
 def test_functions_of_a_sum_differ_by_their_own_noise():
-    process = (Linear() + Linear()).initialise(2, random_key(0))
-    first, second = process.draw_noise(random_key(1), 3)
+    process = started(Linear() + Linear(), 2)
+    first, second = noise_of(process, 3)
     assert not np.allclose(first, second)
     assert not any(jnp.array_equal(a, b) for a, b in zip(first, second, strict=True))

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import perturbed, random_key
+from examples import noise_of, perturbed, random_key, started, values_of
 from scipy.stats import kurtosis
 from sklearn.gaussian_process.kernels import RBF, Matern
 
@@ -31,7 +31,8 @@ def test_cosines_and_sines(dtype, error):
 
 def test_slopes_of_cosines_and_sines():
     turns = np.linspace(-2, 2, 1_001)
-    _, (cosine, sine) = jax.jvp(cos_sin, (jnp.asarray(turns),), (jnp.ones(1_001),))
+    slopes = jax.jit(lambda turns: jax.jvp(cos_sin, (turns,), (jnp.ones(1_001),))[1])
+    cosine, sine = slopes(jnp.asarray(turns))
     angles = 2 * np.pi * turns
     np.testing.assert_allclose(cosine, -2 * np.pi * np.sin(angles), atol=1e-13)
     np.testing.assert_allclose(sine, 2 * np.pi * np.cos(angles), atol=1e-13)
@@ -67,14 +68,14 @@ def drawn_kernel(process, inputs=INPUTS, seed=1):
 
 def trained(num_inputs=NUM_INPUTS, **options):
     """A process whose length-scales differ."""
-    return perturbed(GaussianProcess(**options).initialise(num_inputs, random_key(0)))
+    return perturbed(started(GaussianProcess(**options), num_inputs))
 
 
 @pytest.mark.parametrize(
     ("kernel", "construction"),
     [
         *((kernel, "qmc") for kernel in KERNELS),
-        ("rbf", "orthogonal"),
+        pytest.param("rbf", "orthogonal", marks=pytest.mark.slow),
         ("matern12", "orthogonal"),
         ("matern32", "random"),
     ],
@@ -131,13 +132,14 @@ def test_the_kernel_is_right_on_average(kernel, construction):
 
 
 def test_orthogonal_frequencies():
-    frequencies = np.asarray(draw_frequencies(random_key(0), 10, 4, "rbf", "orthogonal"))
+    draw = jax.jit(draw_frequencies, static_argnums=(1, 2, 3, 4))
+    frequencies = np.asarray(draw(random_key(0), 10, 4, "rbf", "orthogonal"))
     products = frequencies @ frequencies.T
     for first in (0, 4, 8):
         block = products[first : first + 4, first : first + 4]
         np.testing.assert_allclose(block, np.diag(np.diag(block)), atol=1e-10)
     assert np.abs(products[:4, 4:8]).max() > 0.1
-    wide = np.asarray(draw_frequencies(random_key(0), 3, 200, "rbf", "orthogonal"))
+    wide = np.asarray(draw(random_key(0), 3, 200, "rbf", "orthogonal"))
     assert wide.shape == (3, 200)
     np.testing.assert_allclose(wide @ wide.T, np.diag(np.diag(wide @ wide.T)), atol=1e-8)
 
@@ -145,8 +147,8 @@ def test_orthogonal_frequencies():
 def test_functions_are_gaussian_with_that_kernel():
     many = 40_000
     process = trained(num_frequencies=8)
-    noise = process.draw_noise(random_key(4), many)
-    values = np.asarray(process(noise, jnp.asarray(INPUTS[:, :3])))
+    noise = noise_of(process, many, seed=4)
+    values = np.asarray(values_of(process, noise, INPUTS[:, :3]))
     covariance = drawn_kernel(process, INPUTS[:, :3], seed=4)
     variance = np.diag(covariance)
     assert (np.abs(values.mean(axis=0)) < 5 * np.sqrt(variance / many)).all()
@@ -192,28 +194,28 @@ def test_bad_options(process, options, message):
 
 
 def warped(**options):
-    return WarpedGaussianProcess(num_frequencies=8, **options).initialise(3, random_key(0))
+    return started(WarpedGaussianProcess(num_frequencies=8, **options), 3)
 
 
 def test_the_warp_is_increasing_and_starts_near_the_identity():
     grid = jnp.linspace(-6, 6, 2_001)[None]
-    start = warped().warp
-    assert np.abs(start(grid) - grid).max() < 0.05
+    start, evaluated = warped().warp, eqx.filter_jit(lambda warp, grid: warp(grid))
+    assert np.abs(evaluated(start, grid) - grid).max() < 0.05
     for seed in range(5):
-        moved = np.asarray(perturbed(start, seed, 1.5)(grid))
+        moved = np.asarray(evaluated(perturbed(start, seed, 1.5), grid))
         assert (np.diff(moved) > 0).all()
         assert np.abs(np.diff(moved, 2)).max() > 1e-6  # it is no line
 
 
 def test_warped_functions_are_the_warp_of_the_functions():
     process = perturbed(warped(num_steps=2), 3)
-    noise = process.draw_noise(random_key(1), 4)
-    inside = np.asarray(process.process(noise, jnp.asarray(INPUTS)))
+    noise = noise_of(process, 4)
+    inside = np.asarray(values_of(process.process, noise, INPUTS))
     heights, slopes = np.exp(process.warp.log_heights), np.exp(process.warp.log_slopes)
     expected = inside.copy()
     for height, slope, shift in zip(heights, slopes, process.warp.shifts, strict=True):
         expected += height * np.tanh(slope * (inside + float(shift)))
-    np.testing.assert_allclose(process(noise, jnp.asarray(INPUTS)), expected, rtol=1e-12)
+    np.testing.assert_allclose(values_of(process, noise, INPUTS), expected, rtol=1e-12)
 
 
 def test_a_warp_has_steps():

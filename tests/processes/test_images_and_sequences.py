@@ -4,11 +4,9 @@ import copy
 import math
 from typing import Any
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import perturbed, random_key
+from examples import noise_of, perturbed, random_key, started, values_of
 from scipy.signal import correlate2d
 from scipy.special import expit
 from sklearn.datasets import load_digits
@@ -30,8 +28,8 @@ from dvip.runtime import precision
 
 
 def random_process(process, num_inputs, num_samples=3):
-    process = perturbed(process.initialise(num_inputs, random_key(0)))
-    return process, process.draw_noise(random_key(1), num_samples)
+    process = perturbed(started(process, num_inputs))
+    return process, noise_of(process, num_samples)
 
 
 def entries(part, noise):
@@ -53,15 +51,20 @@ def direct_convolution(weights, biases, image, activation, border):
     return np.array(maps)
 
 
+def slowly(*case):
+    """A case whose options others have together."""
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("shape", "border", "options"),
     [
         ((11, 12, 2), False, {}),
         ((10, 13, 1), False, {"activation": "cos", "num_units": 2}),
         ((9, 6, 2), True, {"activation": "tanh", "bayesian_filters": True}),
-        ((4, 5, 1), True, {"bayesian_filters": True, "num_units": 2}),
+        slowly((4, 5, 1), True, {"bayesian_filters": True, "num_units": 2}),
         ((12, 12, 1), True, {"padding": "same"}),
-        ((7, 5, 3), False, {"filters": (5,)}),
+        slowly((7, 5, 3), False, {"filters": (5,)}),
     ],
     ids=str,
 )
@@ -72,7 +75,7 @@ def test_convolutional_values(shape, border, options):
         process, noise = random_process(
             Convolutional(**{"filters": (2, 3), **options, "image_shape": shape}), math.prod(shape)
         )
-        values = np.asarray(eqx.filter_jit(process)(noise, jnp.asarray(images.reshape(2, -1).T)))
+        values = np.asarray(values_of(process, noise, images.reshape(2, -1).T))
     values = values.reshape(-1, *values.shape[-2:])
     filter_noise, dense_noise = noise
     weights = entries(process.dense.weights, dense_noise[0])
@@ -109,7 +112,7 @@ def test_recurrent_values(constrained):
         process, noise = random_process(
             Recurrent(hidden, constrained, (length, channels)), length * channels
         )
-        values = np.asarray(process(noise, jnp.asarray(sequences.reshape(4, -1).T)))
+        values = np.asarray(values_of(process, noise, sequences.reshape(4, -1).T))
     for sample, row in np.ndindex(values.shape):
         (W, b), (U, d), (V, e) = (
             [entries(layer.weights, white[sample]), entries(layer.biases, white_bias[sample])[:, 0]]
@@ -200,8 +203,8 @@ def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
     probabilities = of_images.predict_proba(IMAGES)
     for images in (IMAGES.reshape(200, 64), IMAGES[..., None], IMAGES.tolist()):
         assert np.array_equal(of_images.predict_proba(images), probabilities)
-        same = DVIPClassifier.paper(**SETTINGS, prior="conv").fit(images, LABELS)
-        assert np.array_equal(same.predict_proba(IMAGES), probabilities)
+    same = DVIPClassifier.paper(**SETTINGS, prior="conv").fit(IMAGES.reshape(200, 64), LABELS)
+    assert np.array_equal(same.predict_proba(IMAGES), probabilities)
     functions = of_images.sample_functions(2, random_state=0)
     assert np.array_equal(functions(IMAGES), functions(IMAGES.reshape(200, 64)))
 
@@ -212,15 +215,14 @@ def test_natural_and_flat_inputs_give_the_same_model(of_images, of_sequences):
     assert np.array_equal(DVIPRegressor.paper(**told).fit(flat, NEXT).predict(SEQUENCES), mean)
 
 
+@pytest.mark.slow  # folds have numbers of rows of their own, which are compiled for
 def test_scikit_learns_tools_take_images():
     scores = cross_val_score(DVIPClassifier.paper(**SETTINGS, prior="conv"), IMAGES, LABELS, cv=2)
     assert (scores > 0.7).all()
 
 
 def test_loaded_models_predict_bit_equally(of_images, of_sequences, tmp_path):
-    own = Convolutional(filters=(2,), activation="cos", image_shape=(8, 8, 1))
-    with_options = DVIPClassifier.paper(**SETTINGS, prior=own).fit(IMAGES.reshape(200, 64), LABELS)
-    for model, X in ((of_images, IMAGES), (of_sequences, SEQUENCES), (with_options, IMAGES)):
+    for model, X in ((of_images, IMAGES), (of_sequences, SEQUENCES)):
         model.save(tmp_path / "model")
         loaded = load(tmp_path / "model")
         assert loaded.input_shape_ == model.input_shape_
@@ -228,6 +230,16 @@ def test_loaded_models_predict_bit_equally(of_images, of_sequences, tmp_path):
         assert np.array_equal(*predictions)
         with pytest.raises(ValueError, match="expected"):
             loaded.predict(X[:, :3])
+
+
+@pytest.mark.slow  # to compile another model
+def test_a_loaded_model_has_the_options_of_its_prior(tmp_path):
+    own = Convolutional(filters=(2,), activation="cos", image_shape=(8, 8, 1))
+    model = DVIPClassifier.paper(**SETTINGS, prior=own).fit(IMAGES.reshape(200, 64), LABELS)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert loaded.input_shape_ == model.input_shape_
+    assert np.array_equal(loaded.predict_proba(IMAGES), model.predict_proba(IMAGES))
 
 
 def test_who_shares_prior_functions(of_images):

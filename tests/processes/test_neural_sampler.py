@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import perturbed, random_key
+from examples import noise_of, perturbed, started, values_of
 
 from dvip import NeuralSampler
 
@@ -15,10 +15,9 @@ INPUTS = np.random.default_rng(1).normal(size=(3, 4))
 @pytest.mark.parametrize("hidden", [(5,), (5, 4, 3)], ids=str)
 def test_values(hidden):
     """One function and one input at a time, input and noise as one vector."""
-    process = NeuralSampler(hidden, "relu", num_noise=2).initialise(3, random_key(0))
-    process = perturbed(process)
-    noise = np.asarray(process.draw_noise(random_key(1), 6))
-    values = np.asarray(process(jnp.asarray(noise), jnp.asarray(INPUTS)))
+    process = perturbed(started(NeuralSampler(hidden, "relu", num_noise=2), 3))
+    noise = np.asarray(noise_of(process, 6))
+    values = np.asarray(values_of(process, jnp.asarray(noise), INPUTS))
     assert values.shape == (6, 4)
     first = np.hstack([process.input_weights, process.noise_weights])
     weights = [first, *map(np.asarray, process.weights)]
@@ -34,9 +33,9 @@ def test_values(hidden):
 def test_functions_start_different_and_of_the_order_of_one():
     """At standardised inputs, over the functions: that is what a layer can combine."""
     for hidden, num_inputs in (((20, 20), 3), ((50,), 200)):
-        process = NeuralSampler(hidden).initialise(num_inputs, random_key(0))
+        process = started(NeuralSampler(hidden), num_inputs)
         inputs = np.random.default_rng(5).normal(size=(num_inputs, 50))
-        values = np.asarray(process(process.draw_noise(random_key(1), 200), jnp.asarray(inputs)))
+        values = np.asarray(values_of(process, noise_of(process, 200), inputs))
         assert 0.2 < values.std(axis=0).mean() < 3
         assert 0.2 < values.std(axis=1).mean() < 3
 

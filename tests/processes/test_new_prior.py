@@ -19,7 +19,7 @@ def registered(monkeypatch):
 @pytest.mark.parametrize("prior", ["waves", RandomWaves(num_waves=5)], ids=["name", "object"])
 def test_estimators_and_files_know_it(prior, registered, tmp_path):
     options = {**TINY, "max_iter": 20, "prior": prior}
-    model = DVIPRegressor.paper(n_layers=2, **options).fit(INPUTS, TARGETS)
+    model = DVIPRegressor.paper(n_layers=1, **options).fit(INPUTS, TARGETS)
     processes = [stage.layer.process for stage in model.model_.network.stages]
     assert all(type(process) is RandomWaves for process in processes)
     model.save(tmp_path / "model")

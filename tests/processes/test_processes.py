@@ -7,7 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from examples import RandomWaves, assert_gradient, perturbed, random_key
+from examples import (
+    RandomWaves,
+    assert_gradient,
+    noise_of,
+    perturbed,
+    random_key,
+    started,
+    values_of,
+)
 from scipy.special import expit
 from scipy.stats import gamma, norm
 
@@ -99,14 +107,10 @@ def draw_noise(process, key):
     return process.draw_noise(key, NUM_SAMPLES)
 
 
-@eqx.filter_jit
-def evaluate(process, noise, inputs):
-    return process(noise, inputs)
-
-
 # Options that others of these show together, or one by one.
 SLOW = {
     *(ACTIVATIONS.keys() - {"tanh"}),  # test_moments_of_one_hidden_layer has all of them
+    *("unconstrained", "zero mean"),  # test_moments_of_one_hidden_layer
     "unconstrained zero mean",
     "soft, zero mean",
     "soft for each unit",
@@ -119,6 +123,9 @@ SLOW = {
     "recurrent for each unit",
     "period given",
     "curves",
+    *("gp, random", "gp, orthogonal", "gp, Matérn"),  # test_gaussian_process.py
+    *("on columns", "warped", "union", "product"),  # test_algebra.py
+    *("conv, one filter", "recurrent, unconstrained"),  # test_images_and_sequences.py
 }
 
 
@@ -141,7 +148,7 @@ def inputs(example):
 @pytest.fixture(scope="module")
 def process(example, inputs, double):
     """An example with parameters away from where they start."""
-    return perturbed(example.initialise(len(inputs), random_key(0)))
+    return perturbed(started(example, len(inputs)))
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +158,7 @@ def noise(process):
 
 @pytest.fixture(scope="module")
 def values(process, noise, inputs):
-    return np.asarray(evaluate(process, noise, jnp.asarray(inputs)))
+    return np.asarray(values_of(process, noise, jnp.asarray(inputs)))
 
 
 def test_values_have_a_row_for_each_function_and_a_column_for_each_input(process, values):
@@ -178,7 +185,7 @@ def test_draws_are_reproducible(process, noise):
 def test_same_functions_at_any_batch(process, noise, inputs, values):
     """Columns in another order and company, in a batch of the same size."""
     moved = [2, 0, 0, 3]
-    again = evaluate(process, noise, jnp.asarray(inputs[:, moved]))
+    again = values_of(process, noise, jnp.asarray(inputs[:, moved]))
     np.testing.assert_allclose(again, values[..., moved], rtol=1e-12, atol=1e-14)
 
 
@@ -275,7 +282,7 @@ def many_functions(process, inputs):
 )
 def test_moments_of_one_hidden_layer(options):
     process = BayesianNeuralNetwork(hidden=(3,), **options)
-    process = perturbed(process.initialise(NUM_INPUTS, random_key(0)))
+    process = perturbed(started(process, NUM_INPUTS))
     inputs = INPUTS[:, :2]
     means, covariance = _network_moments(process, inputs)
     _assert_moments(np.asarray(many_functions(process, jnp.asarray(inputs))), means, covariance)
@@ -285,21 +292,20 @@ def test_moments_of_one_hidden_layer(options):
 
 @pytest.mark.parametrize("num_samples", [5, 20])
 def test_noise_of_few_networks_has_exact_moments(num_samples):
-    process = BayesianNeuralNetwork().initialise(NUM_INPUTS, random_key(0))
-    noise = np.asarray(process.draw_noise(random_key(1), num_samples), float)
+    process = started(BayesianNeuralNetwork(), NUM_INPUTS)
+    noise = np.asarray(noise_of(process, num_samples), float)
     np.testing.assert_allclose(noise.mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(noise.std(axis=0), 1, rtol=1e-5)
 
 
 def test_noise_of_one_network_is_noise():
-    process = BayesianNeuralNetwork().initialise(NUM_INPUTS, random_key(0))
-    assert np.asarray(process.draw_noise(random_key(1), 1)).std() > 0.5
+    process = started(BayesianNeuralNetwork(), NUM_INPUTS)
+    assert np.asarray(noise_of(process, 1)).std() > 0.5
 
 
 def test_moments_of_two_hidden_layers():
     """Against another sampler, in NumPy."""
-    process = BayesianNeuralNetwork((4, 3), "relu").initialise(NUM_INPUTS, random_key(0))
-    process = perturbed(process)
+    process = perturbed(started(BayesianNeuralNetwork((4, 3), "relu"), NUM_INPUTS))
     inputs = INPUTS[:, :2]
     values = np.asarray(many_functions(process, jnp.asarray(inputs)))
     random = np.random.default_rng(4)
@@ -322,9 +328,9 @@ def test_moments_of_two_hidden_layers():
 def test_functions_start_of_the_order_of_one():
     """Whatever the widths: a prior of standardised data, at standardised inputs."""
     for hidden, num_inputs in (((10, 10), 3), ((50,), 200)):
-        process = BayesianNeuralNetwork(hidden).initialise(num_inputs, random_key(0))
+        process = started(BayesianNeuralNetwork(hidden), num_inputs)
         inputs = np.random.default_rng(5).normal(size=(num_inputs, 1))
-        values = np.asarray(process(process.draw_noise(random_key(1), 200), jnp.asarray(inputs)))
+        values = np.asarray(values_of(process, noise_of(process, 200), inputs))
         assert 0.3 < values.std() < 3
 
 
@@ -342,7 +348,7 @@ def test_number_of_parameters():
 
 
 def test_units_with_a_process_each_are_independent():
-    process = PerUnit(BayesianNeuralNetwork(hidden=(4,)), 2).initialise(NUM_INPUTS, random_key(0))
+    process = started(PerUnit(BayesianNeuralNetwork(hidden=(4,)), 2), NUM_INPUTS)
     inputs = jnp.asarray(INPUTS[:, :1])
     first, second = np.asarray(many_functions(process, inputs))[..., 0]
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(MANY)
@@ -377,6 +383,11 @@ def test_noise_needs_the_width_of_the_inputs(process):
 # Regularisation.
 
 
+@eqx.filter_jit
+def regularisation(process):
+    return process.regularisation()
+
+
 def _kl_by_quadrature(means, scales):
     """Σ E[log N(w | mean, scale²) - log N(w | 0, 1)] over the entries."""
     points, weights = np.polynomial.hermite_e.hermegauss(20)
@@ -391,25 +402,25 @@ def _kl_by_quadrature(means, scales):
 def test_regularisation_is_the_divergence_of_all_weights_and_biases(constrained, zero_mean):
     options = dict(constrained=constrained, zero_mean=zero_mean)
     process = BayesianNeuralNetwork((4, 2), regularised=True, **options)
-    process = perturbed(process.initialise(NUM_INPUTS, random_key(0)))
+    process = perturbed(started(process, NUM_INPUTS))
     expected = sum(_kl_by_quadrature(*entries) for entries in _means_and_scales(process, 4, 2))
     assert expected > 1
-    np.testing.assert_allclose(process.regularisation(), expected, rtol=1e-10)
-    free = BayesianNeuralNetwork((4, 2), **options).initialise(NUM_INPUTS, random_key(0))
+    np.testing.assert_allclose(regularisation(process), expected, rtol=1e-10)
+    free = started(BayesianNeuralNetwork((4, 2), **options), NUM_INPUTS)
     assert free.regularisation() == 0
 
 
 def test_regularisation_of_units_is_their_sum():
     process = BayesianNeuralNetwork((4,), constrained=False, regularised=True)
-    units = perturbed(PerUnit(process, 2).initialise(NUM_INPUTS, random_key(0)))
+    units = perturbed(started(PerUnit(process, 2), NUM_INPUTS))
     each = [jax.tree.map(lambda leaf, unit=unit: leaf[unit], units.process) for unit in range(2)]
-    expected = sum(float(unit.regularisation()) for unit in each)
-    np.testing.assert_allclose(units.regularisation(), expected, rtol=1e-12)
-    assert each[0].regularisation() != each[1].regularisation()
+    first, second = (float(regularisation(unit)) for unit in each)
+    np.testing.assert_allclose(regularisation(units), first + second, rtol=1e-12)
+    assert first != second
 
 
 def test_standard_normal_weights_cost_nothing():
-    process = BayesianNeuralNetwork((4,), regularised=True).initialise(NUM_INPUTS, random_key(0))
+    process = started(BayesianNeuralNetwork((4,), regularised=True), NUM_INPUTS)
     standard = jax.tree.map(jnp.zeros_like, process)
-    assert standard.regularisation() == 0
-    assert process.regularisation() > 0
+    assert regularisation(standard) == 0
+    assert regularisation(process) > 0

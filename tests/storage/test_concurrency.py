@@ -24,7 +24,7 @@ SECONDS = 120
 @pytest.fixture(scope="module")
 def models():
     """Two models that are told apart by the arrays of either."""
-    options = {**TINY, "n_layers": 1, "max_iter": 50}
+    options = {**TINY, "n_layers": 1}
     return [DVIPRegressor.paper(**options, random_state=seed).fit(X, Y) for seed in (0, 1)]
 
 

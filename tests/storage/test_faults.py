@@ -112,7 +112,10 @@ def test_killed_twice(table, undisturbed, tmp_path):
     assert model_files(out) == undisturbed
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
 @pytest.mark.usefixtures("heeded_ctrl_c")
 def test_stopped_by_a_signal(table, undisturbed, tmp_path, monkeypatch, number, code):
     """The command that is shown ends with the same model."""

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-from examples import regression_data
+from examples import TINY, regression_data
 from sealing import seal, unsealed
 from typer.testing import CliRunner
 
@@ -29,13 +29,6 @@ X, Y = regression_data(num_rows=30)
 TABLE = pd.DataFrame(X.copy(), columns=["a", "b", "c"])
 TABLE["c"] = np.where(TABLE["c"] > 5, "large", "small")
 TABLE.loc[3, "a"] = None
-OPTIONS = dict(
-    n_prior_samples=4,
-    prior=BayesianNeuralNetwork(hidden=(3,)),
-    max_iter=50,
-    batch_size=16,
-    n_predictive_samples=5,
-)
 
 
 def few_or_many(few, many):
@@ -52,9 +45,9 @@ def saved(tmp_path_factory):
     """A regressor of two layers, a classifier with text labels, and one of a table with gaps."""
     folder = tmp_path_factory.mktemp("saved")
     labels = np.array(["low", "mid", "high"])[np.digitize(Y, [90, 110])]
-    DVIPRegressor.paper(n_layers=2, **OPTIONS).fit(X, Y).save(folder / "regressor")
-    DVIPClassifier.paper(n_layers=1, **OPTIONS).fit(X, labels).save(folder / "classifier")
-    DVIPRegressor.paper(n_layers=1, **OPTIONS).fit(TABLE, Y).save(folder / "table")
+    DVIPRegressor.paper(n_layers=2, **TINY).fit(X, Y).save(folder / "regressor")
+    DVIPClassifier.paper(n_layers=1, **TINY).fit(X, labels).save(folder / "classifier")
+    DVIPRegressor.paper(n_layers=1, **TINY).fit(TABLE, Y).save(folder / "table")
     return [(path, *unsealed(path)) for path in sorted(folder.iterdir())]
 
 
@@ -295,7 +288,7 @@ def finished(tmp_path_factory):
 
 
 def train(folder, **options):
-    estimator = DVIPRegressor.paper(n_layers=1, **OPTIONS)
+    estimator = DVIPRegressor.paper(n_layers=1, **TINY)
     return estimator.fit(X, Y, checkpoint_dir=folder, **options)
 
 

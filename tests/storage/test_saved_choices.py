@@ -57,7 +57,7 @@ def mixture():
 
 
 MODELS = {
-    "gaussian process": lambda: DVIPRegressor().fit(X[:40], Y[:40]),
+    "gaussian process": lambda: DVIPRegressor().fit(X[:5], Y[:5]),
     "one row": lambda: DVIPRegressor().fit(X[:1], Y[:1]),
     "exact": lambda: DVIPRegressor(inference="exact", calibrate=True).fit(X, Y),
     "several targets": lambda: DVIPRegressor(**QUICK).fit(X, np.stack([NOTHING, -NOTHING], 1)),

@@ -18,7 +18,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from dvip.tables import Surprises, TableEncoder, TableError, TableWarning, read_blocks, read_table
 
 # One temporary folder serves all examples of a property: each writes its file anew.
-SHARED_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+SHARED_FOLDER = settings(
+    max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**9), 10**9), st.none()
@@ -75,6 +77,7 @@ def test_encoding_the_training_table_is_complete_and_unsurprising(frame):
     assert known == set(frame.columns)
 
 
+@settings(max_examples=50)
 @given(frames(), st.data())
 def test_a_restored_encoder_encodes_any_rows_as_at_fit(frame, data):
     encoder = fit_or_skip(frame)

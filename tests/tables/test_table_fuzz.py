@@ -156,7 +156,7 @@ def fuzz(tmp_path, seeds):
 
 @pytest.mark.filterwarnings("ignore::dvip.TableWarning")
 def test_random_tables_are_read_as_they_are_or_refused(tmp_path):
-    fuzz(tmp_path, range(100))
+    fuzz(tmp_path, range(50))
 
 
 @pytest.mark.faults
@@ -168,7 +168,7 @@ def test_very_many_random_tables_are_read_as_they_are_or_refused(tmp_path):
 def test_random_tables_through_the_command_line(tmp_path):
     """A model, or a line that says why not; never a traceback."""
     quick = ["--layers", "1", "--max-iter", "2", "--prior-samples", "3"]
-    for seed in range(6):
+    for seed in range(3):
         data, suffix = random_file(np.random.default_rng(seed))
         path, model = tmp_path / f"t{suffix}", tmp_path / f"m{seed}"
         path.write_bytes(data)
@@ -211,7 +211,7 @@ def random_frame(random):
 @pytest.mark.filterwarnings("ignore::dvip.TableWarning")
 def test_random_parquet_tables_are_read_as_they_are_and_damaged_ones_are_one_error(tmp_path):
     path = tmp_path / "t.parquet"
-    for seed in range(60):
+    for seed in range(30):
         random = np.random.default_rng(seed)
         frame = random_frame(random)
         frame.to_parquet(path, row_group_size=int(random.integers(1, 60)))
