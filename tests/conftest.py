@@ -54,7 +54,7 @@ def pytest_sessionfinish():
 
 # A process may have 65,530 of them on Linux, and compiled programs have some each: one that has
 # used them up ends without a word.
-MAX_MAPPINGS = 45_000
+MAX_MAPPINGS = 30_000
 
 
 @pytest.fixture(autouse=True, scope="module")

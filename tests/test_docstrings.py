@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dvip
+from dvip.estimators import candidates
 from dvip.estimators.sampled_functions import SampledFunctions
 from dvip.optimise import Optimisation
 from dvip.registry import ESTIMATORS, LIKELIHOODS, PRIORS
@@ -52,11 +53,14 @@ SLOW = (
 OPTIONAL = {"dvip.skpro": "skpro"}
 
 
+@pytest.mark.usefixtures("short_chains")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in MODULES],
 )
-def test_examples(name):
+def test_examples(name, monkeypatch):
+    for steps in ("STEPS", "STEPS_FOR_SOME", "STEPS_FOR_MANY"):  # whether they run, not how well
+        monkeypatch.setattr(candidates, steps, 100)
     if name in OPTIONAL:
         pytest.importorskip(OPTIONAL[name], reason=f"{OPTIONAL[name]} is an extra")
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)

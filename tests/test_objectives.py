@@ -264,7 +264,7 @@ def test_gradients_at_the_exact_posterior(at_optimum):
 
 # Deep models.
 
-MANY = 20_000
+MANY = 10_000
 
 
 @pytest.mark.parametrize("num_samples", [slowly(1), 3])

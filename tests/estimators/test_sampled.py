@@ -149,6 +149,8 @@ def test_classes():
     assert model.sample_functions(3)(X).shape == (3, 60, 3)
 
 
+# Takes long to compile.
+@pytest.mark.slow
 def test_little_time_is_kept_to():
     options = {**SMALL, "max_iter": 10**7, "n_layers": 1, "likelihood": "gaussian"}
     with pytest.warns(ConvergenceWarning, match="ended the chains early"):

@@ -148,7 +148,7 @@ def inputs(example):
 @pytest.fixture(scope="module")
 def process(example, inputs, double):
     """An example with parameters away from where they start."""
-    return perturbed(started(example, len(inputs)))
+    return perturbed(example.initialise(len(inputs), random_key(0)))
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,8 @@ def _neighbours() -> list[Method]:
 
     return [
         Method("dvip", "DVIP, default", {"regression": DVIPRegressor}),
-        Method("sip-2", "SIP 2", SIP, {"n_layers": 2}),
+        # Functions of a second layer are evaluated at the samples of the first: fewer will do.
+        Method("sip-2", "SIP 2", SIP, {"n_layers": 2, "n_training_samples": 5}),
         method("deep-kernel", "deep kernel"),
         method("fbnn", "fBNN"),
         method("fbnn", "fBNN, rows only", "fbnn-rows", n_points=(50, 0)),
