@@ -12,7 +12,7 @@ os.environ["MPLBACKEND"] = "Agg"
 # There is a process a core: more threads would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Compilers take and return much memory. Processes that keep what they have once got (glibc reads
-# this when one starts) need not have it cleared again and again, a quarter of the time.
+# this when one starts) need not have it cleared again and again.
 for _name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
     os.environ.setdefault(_name, str(2**32))
 os.environ.setdefault("MALLOC_TOP_PAD_", str(2**26))

@@ -385,3 +385,16 @@ def test_a_sampled_process_is_the_mixture_of_its_members():
     for name in ("parameters", "factor"):
         with pytest.raises(ValueError, match="samples"):
             SampledGP.from_arrays({**model.arrays(), name: model.arrays()[name][1:]}, 2, 1)
+
+
+def test_a_smooth_function_has_hardly_a_rough_part():
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(60, 1))
+    targets = np.sin(3 * inputs) + 0.1 * random.normal(size=(60, 1))
+    data = sum_kernel.GPData(inputs, targets, np.ones(60), None)
+
+    def share(prior):
+        (rough, _), (smooth, _), _ = sum_kernel.fitted_kernel(data, np.arange(60), prior).parts
+        return rough / smooth
+
+    assert share(sum_kernel.SMOOTH_FUNCTION) < 1e-2 < share(sum_kernel.ANY_FUNCTION)

@@ -206,7 +206,7 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
     def _look_at(self, rows: Batch, num_rows: int) -> None:
         """Fits a kernel to some of the rows by their marginal likelihood, and weighs the KL.
 
-        What is rough would explain noise, which networks then follow.
+        The kernel is smooth: a rough one explains noise by functions, which networks then follow.
         """
         self._kernel, self._kl_weight, self._num_rows = None, 1.0, num_rows
         counted = np.asarray(rows.weights) > 0
