@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 from dvip import ArraySource, BayesianNeuralNetwork, FBNNRegressor, load
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbours.fbnn import FittedGP, GuardedGaussian, SampledPrior, functional_kl
-from dvip.neighbours.measurement import NOISE, kl_weight
+from dvip.neighbours.measurement import CAUTION, NOISE, kl_weight
 from dvip.neighbours.stein import spectral_score, whitened_score
 from dvip.sum_kernel import GPData, SumKernel
 
@@ -132,8 +132,8 @@ def test_weight_of_the_kl_is_that_of_an_exact_posterior():
     inputs, targets = random.normal(size=(40, 2)), random.normal(size=(40, 1))
     data, kernel = GPData(inputs, targets, np.ones(40)), SumKernel.usual(2)
     # All rows stand for themselves; some for more, and less than as many times as they are fewer.
-    assert kl_weight(kernel, data, (40, 0), 40) == pytest.approx(1)
-    assert 1.5 < kl_weight(kernel, data, (10, 0), 40) < 4
+    assert kl_weight(kernel, data, (40, 0), 40) == pytest.approx(CAUTION)
+    assert 1.5 * CAUTION < kl_weight(kernel, data, (10, 0), 40) < 4 * CAUTION
     assert kl_weight(kernel, data, (10, 5), 40) < kl_weight(kernel, data, (10, 0), 40)
     # Of more rows than are known it is larger, by a power of their number.
     first, second = (kl_weight(kernel, data, (10, 0), 40 * times) for times in (2, 4))

@@ -242,8 +242,8 @@ class FBNNRegressor(DeepRegressor, _FBNN):
         Functions of the posterior that the gradient of the KL is estimated from, at every step.
     n_points : pair of int, default (50, 10)
         Where they are compared to the prior: rows of the batch, and points that are uniform in a
-        box around the training inputs. Their KL stands for that of all rows: it has the weight that
-        would be right for a Gaussian process that is fitted to the data.
+        box around the training inputs. Their KL stands for that of all rows: it has twice the
+        weight that would be right for a Gaussian process that is fitted to the data.
     {training}
     {likelihood}
     {others}
@@ -298,8 +298,8 @@ class FBNNClassifier(DeepClassifier, _FBNN):
         Functions of the posterior that the gradient of the KL is estimated from, at every step.
     n_points : pair of int, default (50, 10)
         Where they are compared to the prior: rows of the batch, and points that are uniform in a
-        box around the training inputs. Their KL stands for that of all rows: it has the weight that
-        would be right for a Gaussian process that is fitted to the data.
+        box around the training inputs. Their KL stands for that of all rows: it has twice the
+        weight that would be right for a Gaussian process that is fitted to the data.
     {training}
     {likelihood}
     {others}

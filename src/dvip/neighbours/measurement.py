@@ -9,9 +9,11 @@ noise γ² besides, its exact posterior has
 
     KL_S = KL(N(K_SX A y, K_SS - K_SX A K_XS + γ²I) | N(0, K_SS + γ²I)),
 
-and the KL has the weight w = KL_X / E_S[KL_S], or 1 if that is more, with the kernel that has the
+and the KL has the weight w = 2 KL_X / E_S[KL_S], or 1 if that is more, with the kernel that has the
 largest marginal likelihood. KL_X is that of some rows, extrapolated as a power of their number: it
-grows by the factor that it has from half of them to all.
+grows by the factor that it has from half of them to all. The 2 was chosen on eight small parts of
+tables: networks with independent weights, compared by samples, come out too sure of themselves with
+1, on some of these tables by far (mean NLL 1.14; with 2 and with 3 it is 0.14).
 """
 
 from collections.abc import Sequence
@@ -52,6 +54,7 @@ MARGIN = 0.1
 NUM_KEPT = 200
 # Of the weight of the KL: rows at most, and sets of points.
 NUM_WEIGHED, NUM_SETS = 500, 8
+CAUTION = 2.0
 
 
 def box_around(
@@ -119,7 +122,7 @@ def kl_weight(kernel: SumKernel, data: GPData, numbers: Sequence[int], num_rows:
         of_half = _ExactPosterior(kernel, data.chosen(order[:half])).kl(inputs[:half])
         growth = np.clip(np.log2(of_all / of_half), 0, 1)
         of_all *= (num_rows / len(inputs)) ** growth
-    return max(1.0, float(of_all / np.mean(of_sets)))
+    return max(1.0, CAUTION * float(of_all / np.mean(of_sets)))
 
 
 class MeasurementPoints(eqx.Module):
