@@ -248,6 +248,19 @@ def test_page_of_the_default_says_what_the_results_say():
     assert "Times" not in page
 
 
+def test_coverage_is_pooled_over_rows_and_told_of_tables_with_enough_of_them():
+    entries = [
+        scored("a", 0, "dvip", 1.0, test_rows=300, coverage_90=0.8),
+        scored("b", 0, "dvip", 1.0, test_rows=60, coverage_90=0.9),
+        scored("b", 1, "dvip", 1.0, test_rows=40, coverage_90=1.0),
+        scored("c", 0, "dvip", 1.0, test_rows=10, coverage_90=0.1),
+        {"table": "a", "split": 0, "method": "other", "failed": "ValueError: no"},
+    ]
+    page = comparison.page({"published": entries}, ["dvip", "other"])
+    assert "| dvip | 81.7% | 80.0% (a) | 94.0% (b) |" in page
+    assert "| other |" not in page
+
+
 def test_random_tables_are_the_same_and_of_all_kinds():
     tables = [random_tables.random_table(number) for number in range(200)]
     for first, second in zip(tables[7].split, random_tables.random_table(7).split, strict=True):

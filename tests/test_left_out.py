@@ -86,6 +86,26 @@ def test_scores_decide_when_to_stop():
     assert validation.best_score == -0.5
 
 
+def test_a_training_without_hope_of_its_rivals_score():
+    """Far behind after half of the steps, or less far if nothing improves any more."""
+    validation = Validation(lambda model: 0.0)
+    validation.rival = lambda: 1.0
+    validation.note(500, 0.6, np.zeros(1))
+    assert not validation.is_hopeless(2_000)  # it is early
+    validation.note(1_000, 0.65, np.zeros(1))
+    assert not validation.is_hopeless(2_000)
+    validation.note(1_500, 0.6, np.zeros(1))
+    assert not validation.is_hopeless(2_000)  # not for long
+    validation.note(1_750, 0.6, np.zeros(1))
+    assert validation.is_hopeless(2_000)
+    validation.rival = lambda: 0.8
+    assert not validation.is_hopeless(2_000)
+    behind = Validation(lambda model: 0.0)
+    behind.rival = lambda: 1.0
+    behind.note(1_000, -0.6, np.zeros(1))
+    assert behind.is_hopeless(2_000)
+
+
 def mixture(mean, std):
     return GaussianMixture(mean[:, None], np.zeros((len(mean), 1)), np.square(std)[..., None])
 

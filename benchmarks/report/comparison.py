@@ -16,6 +16,8 @@ from results_file import Entry
 REFERENCE = "exact GP"
 # Worst tables that are listed.
 NUM_WORST = 5
+# Test rows of a table, in all splits, that tell how often intervals are right.
+ENOUGH_ROWS = 100
 
 TITLES = {
     "arena": "Tables to choose defaults on",
@@ -116,8 +118,8 @@ def _score_table(entries: list[Entry], methods: Sequence[str]) -> str:
 
 
 def _comparison(entries: list[Entry], methods: Sequence[str]) -> str:
-    """Scores, and how the methods rank."""
-    texts = [_score_table(entries, methods)]
+    """Scores, how often intervals are right, and how the methods rank."""
+    texts = [_score_table(entries, methods), _pooled_coverage(entries, methods)]
     count = len(_complete(entries, "nll", methods))
     if len(methods) > 1 and count:
         rows = []
@@ -134,6 +136,22 @@ def _comparison(entries: list[Entry], methods: Sequence[str]) -> str:
         ]
     parts = _parts(entries)
     return "\n\n".join([*texts, parts] if parts else texts)
+
+
+def _pooled_coverage(entries: list[Entry], methods: Sequence[str]) -> str:
+    """Of 90 % intervals, over all rows, and in the tables where they hold the fewest and most."""
+    head = ["method", "all test rows in 90 %", "fewest of a table", "most"]
+    rows = []
+    for method in methods:
+        groups = [runs for _, other, runs in _groups(entries, methods) if other == method]
+        large = [runs for runs in groups if sum(r["test_rows"] for r in runs) >= ENOUGH_ROWS]
+        shares = [(_coverage(runs, 90), runs[0]["table"]) for runs in large]
+        ends = [f"{end[0]:.1%} ({end[1]})" for end in (min(shares), max(shares))] if shares else []
+        if groups:
+            pooled = _coverage([run for runs in groups for run in runs], 90)
+            rows.append([method, f"{pooled:.1%}", *(ends or ["", ""])])
+    text = f"90 % intervals, over all splits; tables with {ENOUGH_ROWS} test rows or more:"
+    return f"{text}\n\n{_table(head, rows)}"
 
 
 def _parts(entries: list[Entry]) -> str:

@@ -52,18 +52,14 @@ WIDE = {
 }
 # One layer with a prior that was given, and says much of the functions.
 PLAIN = {"inference": "vi", "n_layers": 1, "alpha": 0.0}
-# Training steps: of tables that are small, of those with up to 500 rows, and as the square root of
-# the rows from there on, up to so many. (On 500 rows of six tables 3,000 steps are better than
-# 2,000 by 0.004 on average, and cost half as much again.)
-STEPS_FOR_SOME, STEPS, ROWS_OF_STEPS, MOST_STEPS = 1_500, 2_000, 500, 3_000
+STEPS_FOR_SOME, STEPS = 1_500, 3_000
 # Targets and classes share the functions of the last layer, and are no more different than these
 # let them: so many for each, but so many at most. (Ten digits: left-out rows have a log-likelihood
 # of -0.65 with 10 functions, of -0.11 with 20.)
 FUNCTIONS_FOR_EACH, MOST_FUNCTIONS = 2, 60
 # Lines that a candidate of lines has at most, and its steps.
 MAX_LINES, STEPS_OF_LINES = 150, 1_000
-# Training steps for 10,000 rows, where folds are no longer left out; as the square root of the rows,
-# up to so many.
+# Training steps for 10,000 rows; as their square root, up to so many rows.
 STEPS_FOR_MANY, MOST_ROWS = 8_000, 160_000
 
 
@@ -106,7 +102,7 @@ def classification_candidates(
 
 def candidates_of_prior(num_rows: int) -> list[Candidate]:
     """The prior that was given, in one layer."""
-    steps = MOST_STEPS if num_rows < MANY_ROWS else _steps_for(num_rows)
+    steps = STEPS if num_rows < MANY_ROWS else _steps_for(num_rows)
     return [Candidate("prior", {**PLAIN, "max_iter": steps})]
 
 
@@ -119,10 +115,9 @@ def _deep(num_rows: int) -> list[Candidate]:
     """For tables of which folds are left out."""
     if num_rows < SOME_ROWS:
         return [Candidate("bnn", {**DEEP, "prior": CONSTRAINED, "max_iter": STEPS_FOR_SOME})]
-    steps = _steps_for(num_rows)
     return [
-        Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": steps}),
-        Candidate("wide bnn", {**WIDE, "max_iter": steps}),
+        Candidate("deep bnn", {**DEEP, "prior": FREE, "max_iter": STEPS}),
+        Candidate("wide bnn", {**WIDE, "max_iter": STEPS}),
     ]
 
 
@@ -145,6 +140,4 @@ def _lines(num_inputs: int) -> list[Candidate]:
 
 
 def _steps_for(num_rows: int) -> int:
-    if num_rows < MANY_ROWS:
-        return int(np.clip(STEPS * np.sqrt(num_rows / ROWS_OF_STEPS), STEPS, MOST_STEPS))
     return int(STEPS_FOR_MANY * np.sqrt(min(num_rows, MOST_ROWS) / 10_000))

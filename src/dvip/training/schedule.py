@@ -115,8 +115,8 @@ FIRST_SCORE = 500
 STEPS_BETWEEN = 250
 PATIENCE, PATIENT_SHARE = 750, 0.4
 # The share of the steps after which a training is compared with a rival, and by how much a score
-# that cannot be made up for is lower.
-COMPARED, HOPELESS = 1 / 2, 1.5
+# that cannot be made up for is lower; and one that has come to rest.
+COMPARED, HOPELESS, HOPELESS_AT_REST = 1 / 2, 1.5, 0.25
 
 
 class Validation:
@@ -152,7 +152,7 @@ class Validation:
         best = self.best_score
         return next((step for step, score in self.scores if score == best), 0)
 
-    def has_come_to_rest(self, since: int) -> bool:
+    def has_come_to_rest(self, since: int = 0) -> bool:
         """Whether there was no better score for long, or for long since that step."""
         waited = self.scores[-1][0] - max(self.best_step, since)
         return waited >= max(PATIENCE, PATIENT_SHARE * self.best_step)
@@ -161,7 +161,8 @@ class Validation:
         """Whether the rival is so much better that nothing is gained by going on."""
         if self.rival is None or self.scores[-1][0] < COMPARED * max_iter:
             return False
-        return self.best_score < self.rival() - HOPELESS
+        behind = HOPELESS_AT_REST if self.has_come_to_rest() else HOPELESS
+        return self.best_score < self.rival() - behind
 
     def arrays(self) -> dict[str, np.ndarray]:
         """For a checkpoint."""
