@@ -182,6 +182,8 @@ class Experiment:
     # At most so many splits or seeds of a dataset, unless others are asked for: of all, or of some.
     num_repeats: int | None = None
     repeats_of: Mapping[str, int] = field(default_factory=dict)
+    # Who printed the figures that ours are put beside.
+    source: str = "the paper"
     # Times are the result: one run at a time, whatever the number of cores.
     timed: bool = False
 
@@ -364,6 +366,7 @@ _ALL = (
         (*REGRESSION, "coverage_95", "cpu_seconds"),
         num_repeats=5,
         repeats_of={**dict.fromkeys(LARGE, 2), "co2": 1, "toy": 1},
+        source="their own paper",
     ),
     Experiment(
         "timing",

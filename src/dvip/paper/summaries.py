@@ -2,7 +2,8 @@
 Hernández-Lobato, ICLR 2023).
 
 `paper_results.csv` holds what its tables print, with one sign put right: deep GPs of five layers on
-kin8nm have an NLL of -1.30 in one table, which another prints without the minus.
+kin8nm have an NLL of -1.30 in one table, which another prints without the minus. Of its neighbours
+it holds what their own papers print, where we know it (fBNN: Sun et al., 2019).
 """
 
 import csv
@@ -278,8 +279,9 @@ def agreement(summary: Summary, metric: str) -> str:
     if not known:
         return ""
     of_dvip = f" Of DVIP's: {sum(dvip)} of {len(dvip)}." if 0 < len(dvip) < len(known) else ""
+    source = summary.experiment.source
     return (
-        f"{sum(known.values())} of {len(known)} cells are better than the paper's or within two "
+        f"{sum(known.values())} of {len(known)} cells are better than {source}'s or within two "
         f"combined standard errors of it.{of_dvip}"
     )
 
@@ -309,10 +311,9 @@ def command(summary: Summary) -> str:
 
 def _about(summary: Summary) -> str:
     return (
-        f"`{command(summary)}`. Means over splits or seeds with "
-        "standard errors, in brackets the number of runs; below each, what the paper has. The best "
-        "mean of each column is bold, among ours, however many runs they are of, and among all of "
-        "the paper's."
+        f"`{command(summary)}`. Means over splits or seeds with standard errors, in brackets the "
+        f"number of runs; below each, what {summary.experiment.source} has. The best mean of each "
+        "column is bold, among ours, however many runs they are of, and among all of the paper's."
     )
 
 
