@@ -16,8 +16,16 @@ from dvip.paper.execution import class_calibration
 from dvip.paper.figures import figures, scores_figure
 from dvip.paper.grids import EXPERIMENTS
 from dvip.paper.page import html_report, write_experiment
+from dvip.paper.reproduction import print_table
 from dvip.paper.results import Results, Run
-from dvip.paper.summaries import agreement, markdown, paper_estimate, summarise, summarise_all
+from dvip.paper.summaries import (
+    agreement,
+    markdown,
+    paper_estimate,
+    summarise,
+    summarise_all,
+    tables,
+)
 
 UCI = EXPERIMENTS["uci"]
 SCRIPT = "<script>alert(1)</script>"
@@ -354,3 +362,21 @@ def test_page_in_a_browser(results, tmp_path, width):
     pixels = imread(picture)
     assert pixels.shape[1] == width
     assert pixels[..., :3].std() > 0.05  # not an empty page
+
+
+def test_tables_wider_than_the_terminal_are_printed_in_parts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    for number, dataset in enumerate(UCI.datasets):
+        for split in range(2):
+            store(tmp_path, Run(dataset, "sgp", split), {"nll": number + 0.25 * split})
+    store(tmp_path, Run("boston", "vip", 0), {"nll": 9.5})
+    table = tables(summarise(UCI, Results(tmp_path)))[0]
+    print_table(table)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 60
+    for row in table.rows:
+        for text in row.texts:
+            assert text in printed
+    assert printed.count("┃ method") > 2
+    assert printed.count("9.50") == 1
+    assert all(name in printed for name in UCI.datasets)

@@ -32,6 +32,8 @@ STATES = {
     "diverged": "diverged",
     "failed": "failed",
 }
+# Characters between two columns of a table in a terminal.
+BORDER = 3
 
 
 def list_experiments() -> None:
@@ -130,21 +132,40 @@ def show_tables(experiment: Experiment, out: Path, max_iter: int | None) -> None
 
 def print_table(table: Table) -> None:
     """A table for a terminal: a column a dataset, ours above the paper's."""
-    shown = RichTable()
-    shown.add_column("method")
-    shown.add_column("")
-    for dataset in table.datasets:
-        shown.add_column(dataset, justify="right")
-    for row in table.rows:
-        texts = [
-            Text(text, style="bold" if best else "")
-            for text, best in zip(row.texts, row.best, strict=True)
-        ]
-        name = row.method if row.source == "dvip" else ""
-        shown.add_row(name, row.source, *texts, style="" if row.source == "dvip" else "dim")
     console = Console()
     console.print(Text(table.title, style="bold"))
-    console.print(shown)
+    for places in groups_that_fit(table, console.width):
+        console.print(_part_of_table(table, places))
+
+
+def groups_that_fit(table: Table, width: int) -> list[list[int]]:
+    """The datasets, by number, in groups that have room side by side: a cut cell says nothing."""
+    names = [max(map(len, column)) for column in zip(*(row[:2] for row in table.rows), strict=True)]
+    groups: list[list[int]] = []
+    left = 0
+    for place, dataset in enumerate(table.datasets):
+        needed = BORDER + max(len(dataset), *(len(row.texts[place]) for row in table.rows))
+        if needed > left:
+            groups.append([])
+            left = width - 1 - sum(BORDER + name for name in names)
+        groups[-1].append(place)
+        left -= needed
+    return groups
+
+
+def _part_of_table(table: Table, places: Sequence[int]) -> RichTable:
+    """Some of its datasets, and the methods that have something there."""
+    shown, previous = RichTable("method", ""), None
+    for place in places:
+        shown.add_column(table.datasets[place], justify="right")
+    for row in table.rows:
+        texts = [Text(row.texts[p], style="bold" if row.best[p] else "") for p in places]
+        if not any(texts):
+            continue
+        name = row.method if row.method != previous else ""
+        previous = row.method
+        shown.add_row(name, row.source, *texts, style="" if row.source == "dvip" else "dim")
+    return shown
 
 
 def write_report(folder: Path, out: Path, *, tables_too: bool, max_iter: int | None) -> None:
