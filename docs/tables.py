@@ -2,7 +2,8 @@
 
 A comment above a table says where it is from. `<!-- table of FILE, SECTION -->` is the first table
 of a section, as it is; below `<!-- rows of FILE, SECTION -->` each row is replaced by the one that
-begins with the same names. The section may be left out.
+begins with the same names, of a table with the same head if there is one. The section may be left
+out.
 """
 
 import re
@@ -31,7 +32,9 @@ def taken(mark: re.Match) -> str:
     if kind == "table":
         return above + TABLE.search(text)[0]
     found: dict[tuple[str, ...], tuple[str, str]] = {}  # the row, and the head of its table
-    for block in TABLE.findall(text):
+    head = table.splitlines()[0]
+    blocks = sorted(TABLE.findall(text), key=lambda block: block.splitlines()[0] != head)
+    for block in blocks:
         first, rule, *rows = block.splitlines(keepends=True)
         for row in rows:
             found.setdefault(names(row), (row, first + rule))
