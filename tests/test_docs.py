@@ -88,7 +88,13 @@ def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/results.md", "docs/when.md"])
+PAGES_OF_RESULTS = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("default", "neighbours", "results", "when")),
+)
+
+
+@pytest.mark.parametrize("name", PAGES_OF_RESULTS)
 def test_results_in_pages_are_those_in_the_repository(name):
     """`python docs/tables.py` takes them anew."""
     tables = file_as_module("docs/tables.py")
