@@ -380,3 +380,15 @@ def test_tables_wider_than_the_terminal_are_printed_in_parts(tmp_path, capsys, m
     assert printed.count("┃ method") > 2
     assert printed.count("9.50") == 1
     assert all(name in printed for name in UCI.datasets)
+
+
+def test_figures_whose_errors_are_not_known_are_compared_by_ours_alone(tmp_path):
+    neighbours = EXPERIMENTS["neighbours"]
+    for split, nll in enumerate((2.3, 2.6, 2.9)):
+        run = Run("boston", "fbnn", split, max_iter=neighbours.max_iter)
+        store(tmp_path, run, {"nll": nll, "rmse": 9.0 + 0.01 * nll})
+    summary = summarise(neighbours, Results(tmp_path))
+    assert agreement(summary, "nll").startswith("1 of 1 cells are better than their own paper's")
+    assert agreement(summary, "rmse").startswith("0 of 1")
+    assert "| 2.30 |" in markdown(summary)
+    assert scores_figure(summary, "nll") is not None

@@ -3,7 +3,7 @@ Hernández-Lobato, ICLR 2023).
 
 `paper_results.csv` holds what its tables print, with one sign put right: deep GPs of five layers on
 kin8nm have an NLL of -1.30 in one table, which another prints without the minus. Of its neighbours
-it holds what their own papers print, where we know it (fBNN: Sun et al., 2019).
+it holds what their own papers print, where we know it (fBNN: Sun et al., 2019; without errors).
 """
 
 import csv
@@ -141,6 +141,7 @@ class Cell:
         if metric in TIMES or paper.mean == 0:
             return None
         paper_stderr = paper.stderr or SMALLEST_STDERR_OF_PERCENT.get(metric, SMALLEST_STDERR)
+        paper_stderr = 0.0 if math.isnan(paper_stderr) else paper_stderr  # it is not known
         worse = ours.mean - paper.mean
         if higher_is_better(metric):
             worse = -worse
