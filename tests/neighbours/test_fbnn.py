@@ -127,7 +127,7 @@ def test_an_implicit_prior_pulls_functions_to_it():
     assert jax.grad(kl)(-1.5) < 0
 
 
-def test_weight_of_the_kl_is_that_of_an_exact_posterior():
+def test_weight_of_the_kl_follows_that_of_an_exact_posterior():
     random = np.random.default_rng(0)
     inputs, targets = random.normal(size=(40, 2)), random.normal(size=(40, 1))
     data, kernel = GPData(inputs, targets, np.ones(40)), SumKernel.usual(2)

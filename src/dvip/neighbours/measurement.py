@@ -52,7 +52,8 @@ NOISE = 0.02
 MARGIN = 0.1
 # Training rows that are kept to have points near them where there is no batch.
 NUM_KEPT = 200
-# Of the weight of the KL: rows at most, and sets of points.
+# Of the weight of the KL: rows at most, sets of points, and how many times what an exact posterior
+# asks for.
 NUM_WEIGHED, NUM_SETS = 500, 8
 CAUTION = 2.0
 
