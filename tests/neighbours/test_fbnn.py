@@ -9,8 +9,9 @@ from threadpoolctl import threadpool_limits
 
 from dvip import ArraySource, BayesianNeuralNetwork, FBNNRegressor, load
 from dvip.likelihoods.gaussian import Gaussian
-from dvip.neighbours.fbnn import FittedGP, GuardedGaussian, SampledPrior, functional_kl
-from dvip.neighbours.measurement import CAUTION, NOISE, kl_weight
+from dvip.neighbours.fbnn import SampledPrior, functional_kl
+from dvip.neighbours.fitted_gp import NOISE, FittedGP, GuardedGaussian
+from dvip.neighbours.measurement import CAUTION, kl_weight
 from dvip.neighbours.stein import spectral_score, whitened_score
 from dvip.sum_kernel import GPData, SumKernel
 

@@ -38,6 +38,7 @@ VARIANTS: dict[str, tuple[str, dict]] = {
     "repulsive-weights": ("repulsive", dict(repulsion="weights")),
     "linearised-function-space": ("linearised", dict(method="function-space")),
     "fbnn with an implicit prior": ("fbnn", {"prior": "bnn"}),
+    "fvi with an implicit prior": ("fvi", {"prior": "bnn"}),
 }
 NEIGHBOURS = {
     name: kinds

@@ -18,15 +18,7 @@ process as the prior has -(K + γ²I)⁻¹ f in closed form; of an implicit proc
 samples as well. Both q and p have a little noise of variance γ² added: the values of a network with
 few weights would otherwise lie on a surface, at an infinite KL from any prior.
 
-Samples tell too little of a distribution of many values: the functions' variance comes out too
-small, and with it the noise that explains the rest, the more so the longer the training. The
-marginal likelihood of a Gaussian process knows no such error. Gaussian noise σ² therefore starts at
-that of the process which is fitted to the data, and costs the bound
-
-    N max(0, log σ²_GP - log σ²)²,
-
-a prior that speaks against too little noise alone: as the data fit rises by N/2 at most for each
-unit that log σ² falls, σ is never less than σ_GP by more than an eighth.
+`fitted_gp.py` has the process that is fitted to the data, and why noise is kept from less than its.
 """
 
 from collections.abc import Sequence
@@ -41,59 +33,24 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.priors import Prior
 from dvip.estimators.regression import DeepRegressor
-from dvip.kernels import squared_distances
 from dvip.likelihoods import Likelihood
-from dvip.likelihoods.gaussian import Gaussian
-from dvip.linear_algebra import inverse_factor
+from dvip.neighbours.fitted_gp import FITTED, NOISE, FittedGP
 from dvip.neighbours.frame import with_shared_parameters
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
-from dvip.neighbours.measurement import NOISE, MeasuredEstimator, MeasurementPoints
+from dvip.neighbours.measurement import MeasuredEstimator, MeasurementPoints
 from dvip.neighbours.stein import whitened_score
 from dvip.parameters import Fixed
 from dvip.processes import ImplicitProcess
-from dvip.sum_kernel import SMOOTH_FUNCTION, SumKernel
 
 __all__ = [
     "FBNNClassifier",
     "FBNNLayer",
     "FBNNRegressor",
-    "FittedGP",
-    "GuardedGaussian",
     "functional_kl",
 ]
 
-# The variance of Gaussian noise starts where the fitted process has it, but not below this:
-# functions that have to pass near all targets from the first step on stay rough.
-LEAST_INITIAL_NOISE = 0.01
-# The prior that is fitted to the data.
-FITTED = "gp"
-
 Points = Float[Array, "inputs points"]
 Values = Float[Array, "samples points"]
-
-
-class FittedGP(eqx.Module):
-    """A Gaussian process with mean zero and the kernel of `sum_kernel.py`."""
-
-    parameters: Float[Array, " parameters"]
-
-    def covariance(self, points: Points) -> Float[Array, "points points"]:
-        """k(x, x') between all points."""
-        rows = self.parameters[1:].reshape(3, -1)
-        variances, inverse = jnp.exp(rows[:, 0]), jnp.exp(-rows[:, 1:])
-        scaled = [points * each[:, None] for each in inverse]
-        distance = jnp.sqrt(3 * squared_distances(scaled[0], scaled[0]))
-        rough = (1 + distance) * jnp.exp(-distance)
-        smooth = jnp.exp(-0.5 * squared_distances(scaled[1], scaled[1]))
-        linear = 1 + scaled[2].T @ scaled[2]
-        return variances[0] * rough + variances[1] * smooth + variances[2] * linear
-
-    def score(self, key: PRNGKeyArray, points: Points, values: Values) -> Values:
-        """∇ log p of the values with noise, in closed form."""
-        del key
-        noise = NOISE**2 * jnp.eye(points.shape[1], dtype=points.dtype)
-        whitening, _ = inverse_factor(self.covariance(points) + noise)
-        return -(values @ whitening.T) @ whitening
 
 
 class SampledPrior(eqx.Module):
@@ -119,32 +76,6 @@ def functional_kl(
     slope = whitened_score(constant, white, NOISE) - of_prior
     surrogate = jnp.sum(jax.lax.stop_gradient(slope) * values) / len(values)
     return surrogate - jax.lax.stop_gradient(surrogate)
-
-
-class GuardedGaussian(Gaussian):
-    """Gaussian noise that hardly falls below that of the fitted process."""
-
-    least: Fixed | None = None  # log σ²_GP
-    weight: Fixed | None = None  # N
-
-    @classmethod
-    def of(cls, noise: Gaussian, kernel: SumKernel | None, num_rows: int) -> "GuardedGaussian":
-        """From where the process has it; without a process it starts as any other."""
-        assert noise.log_variance is not None  # of an initialised likelihood
-        start = least = noise.log_variance
-        if kernel is not None:
-            least = jnp.full_like(start, np.log(kernel.noise))
-            start = jnp.clip(least, np.log(LEAST_INITIAL_NOISE), 0.0)
-        weight = jnp.asarray(0.0 if kernel is None else num_rows, start.dtype)
-        return cls(start, Fixed(least), Fixed(weight))
-
-    def regularisation(self) -> Float[Array, ""]:
-        """N max(0, log σ²_GP - log σ²)², for each target."""
-        assert self.log_variance is not None
-        assert self.least is not None
-        assert self.weight is not None  # of what `of` makes
-        missing = jnp.maximum(self.least.value - self.log_variance, 0)
-        return super().regularisation() + self.weight.value * jnp.sum(jnp.square(missing))
 
 
 class FBNNLayer(MeanFieldLayer):
@@ -198,10 +129,6 @@ class _FBNN(MeasuredEstimator):
     ):
         self._store(locals())
 
-    @property
-    def _fits_prior(self) -> bool:
-        return isinstance(self.prior, str) and self.prior == FITTED
-
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
     ) -> FBNNLayer:
@@ -210,8 +137,7 @@ class _FBNN(MeasuredEstimator):
         num_inputs = inputs.shape[1]
         widths = self._widths(num_inputs, num_units)
         if self._fits_prior:
-            kernel = self._kernel or SumKernel.usual(num_inputs, prior=SMOOTH_FUNCTION)
-            prior: Any = FittedGP(jnp.asarray(kernel.parameters.astype(inputs.dtype)))
+            prior: Any = self._fitted_gp(inputs)
         else:
             prior = SampledPrior(self._process_of_inputs().initialise(num_inputs, prior_key))
         return FBNNLayer(
@@ -271,11 +197,7 @@ class FBNNRegressor(DeepRegressor, _FBNN):
     """
 
     def _initialised(self, likelihood: Likelihood) -> Likelihood:
-        """Gaussian noise starts where the fitted process has it, and is kept from less."""
-        initialised = super()._initialised(likelihood)
-        if type(initialised) is not Gaussian:
-            return initialised
-        return GuardedGaussian.of(initialised, self._kernel, self._num_rows)
+        return self._guarded(super()._initialised(likelihood))
 
 
 @with_shared_parameters

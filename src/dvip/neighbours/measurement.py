@@ -30,6 +30,9 @@ from threadpoolctl import threadpool_limits
 from dvip.batches import Batch
 from dvip.estimators.builder import check_count
 from dvip.estimators.priors import ImplicitProcessEstimator, Prior
+from dvip.likelihoods import Likelihood
+from dvip.likelihoods.gaussian import Gaussian
+from dvip.neighbours.fitted_gp import FITTED, NOISE, FittedGP, GuardedGaussian
 from dvip.neighbours.frame import NetworkEstimator
 from dvip.parameters import Fixed
 from dvip.processes.simulator import simulators_of
@@ -37,16 +40,12 @@ from dvip.sum_kernel import JITTER, SMOOTH_FUNCTION, GPData, SumKernel, fitted_k
 from dvip.training import CheckpointFolder, Data
 
 __all__ = [
-    "NOISE",
     "MeasuredEstimator",
     "MeasurementPoints",
     "box_around",
     "kl_weight",
     "points_in_box",
 ]
-
-# γ, beside functions of about the size 1.
-NOISE = 0.02
 
 # How far the box of points goes beyond the training inputs, as a share of their range.
 MARGIN = 0.1
@@ -243,6 +242,21 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
                 some: Any = [part[: self._num_looked_at] for part in rows]
                 self._look_at(Batch(*some), len(rows.inputs))
             super()._train_once(rows)
+
+    @property
+    def _fits_prior(self) -> bool:
+        return isinstance(self.prior, str) and self.prior == FITTED
+
+    def _fitted_gp(self, inputs: np.ndarray) -> FittedGP:
+        """The process of the kernel that was fitted; before there are data, a usual one."""
+        kernel = self._kernel or SumKernel.usual(inputs.shape[1], prior=SMOOTH_FUNCTION)
+        return FittedGP(jnp.asarray(kernel.parameters.astype(inputs.dtype)))
+
+    def _guarded(self, likelihood: Likelihood) -> Likelihood:
+        """Gaussian noise starts where the fitted process has it, and is kept from less."""
+        if type(likelihood) is not Gaussian:
+            return likelihood
+        return GuardedGaussian.of(likelihood, self._kernel, self._num_rows)
 
     def _points(self, inputs: np.ndarray, key: PRNGKeyArray) -> MeasurementPoints:
         return MeasurementPoints.create(inputs, self.n_points, self._kl_weight, key)
