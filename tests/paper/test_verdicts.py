@@ -74,16 +74,23 @@ def test_over_confidence_in_gaps_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fixed", "verdict"), [((0.3, 0.2), HOLDS), ((0.3, -0.2), FAILS), ((0.3, 0.0), UNDECIDED)]
+    ("fitted", "learned", "verdict"),
+    [
+        ((0.3, 0.2), 0.0, HOLDS),
+        ((0.3, 0.2), -0.2, PARTLY),  # a prior that is learned is no better
+        ((0.3, 0.0), 0.0, PARTLY),
+        ((0.0, 0.0), 0.0, UNDECIDED),
+        ((-0.3, 0.0), -0.2, FAILS),
+    ],
 )
-def test_priors_that_cannot_learn(tmp_path, fixed, verdict):
-    store(tmp_path, "energy", "vip", shifted(0)[0])
-    for method, difference in zip(("fbnn-bnn", "fvi"), fixed, strict=True):
-        store(tmp_path, "energy", method, shifted(difference)[1])
+def test_priors_that_cannot_learn(tmp_path, fitted, learned, verdict):
+    """What a fixed prior costs, beside one that is fitted and one that is learned along."""
+    base = shifted(0)[0]
+    for method, difference in zip(("fbnn", "fvi"), fitted, strict=True):
+        store(tmp_path, "energy", f"{method}-bnn", base)
+        store(tmp_path, "energy", method, shifted(-difference)[1])
+    store(tmp_path, "energy", "vip", shifted(-learned)[1])
     assert judged(tmp_path)[FIXED].verdict == verdict
-    if verdict == FAILS:  # but a prior that is fitted would have been better
-        store(tmp_path, "energy", "fbnn", shifted(0)[0])
-        assert judged(tmp_path)[FIXED].verdict == PARTLY
 
 
 @pytest.mark.parametrize(

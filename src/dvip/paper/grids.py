@@ -122,6 +122,7 @@ def _neighbours() -> list[Method]:
         method("fbnn", "fBNN, rows only", "fbnn-rows", n_points=(50, 0)),
         method("fbnn", "fBNN, BNN prior", "fbnn-bnn", prior="bnn"),
         method("fvi", "FVI"),
+        method("fvi", "FVI, BNN prior", "fvi-bnn", prior="bnn"),
         method("linearised", "Laplace"),
         method("linearised", "function-space VI", "function-space", method="function-space"),
         method("repulsive", "repulsive, functions"),
