@@ -302,6 +302,10 @@ class DeepEstimator(SamplingBuilder):
         """The fewest training steps, and the most."""
         return self._default_steps
 
+    def _num_steps(self, num_rows: int) -> int:
+        """`max_iter` or, where it is not given, what suits so many rows."""
+        return int(self.max_iter or default_max_iter(num_rows, *self._steps_by_default()))
+
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
     ) -> None:
@@ -310,7 +314,7 @@ class DeepEstimator(SamplingBuilder):
         if self.inference == "mcmc":
             self._sample_on(data, checkpoints)
             return
-        max_iter = int(self.max_iter or default_max_iter(data.num_rows, *self._steps_by_default()))
+        max_iter = self._num_steps(data.num_rows)
         if max_iter < FEW_STEPS:
             warnings.warn(
                 f"max_iter={max_iter} steps are too few to learn from; thousands are usual.",

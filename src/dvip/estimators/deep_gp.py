@@ -11,7 +11,6 @@ from jaxtyping import PRNGKeyArray
 from sklearn.exceptions import ConvergenceWarning
 
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.builder import default_max_iter
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.ensembles import seconds_left
 from dvip.estimators.regression import DeepRegressor
@@ -136,7 +135,7 @@ class _DeepGP(DeepEstimator):
 
         if placement() is not ALONE:
             raise ValueError("inference='mcmc' is for one process: start one, or use 'vi'.")
-        steps = int(self.max_iter or default_max_iter(data.num_rows, *self._steps_by_default()))
+        steps = self._num_steps(data.num_rows)
         settings = ChainSettings(
             steps,
             int(self.batch_size),

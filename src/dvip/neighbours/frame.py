@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from dvip.estimators.base import DeepEstimator
-from dvip.estimators.builder import check_count
+from dvip.estimators.builder import ROWS_FOR_FEWEST_STEPS, check_count
 from dvip.processes.bnn import check_activation
 
 __all__ = ["NetworkEstimator", "check_among", "check_positive", "with_shared_parameters"]
@@ -20,7 +20,7 @@ hidden : sequence of int, default {hidden}
         Between its layers."""
 TRAINING = """\
 max_iter : int, optional
-        Training steps. By default {fewest:,} for up to 2,000 rows, then as the square root of the
+        Training steps. By default {fewest:,} for up to {rows_for_fewest:,} rows, then {growth} the
         number of rows, up to {most:,}.
     batch_size : int, default {batch_size}
         Rows a step.
@@ -73,7 +73,7 @@ model_ : DeepModel or Ensemble
     encoder_ : TableEncoder
         How a table became numbers; only where one was needed."""
 
-Estimator = TypeVar("Estimator", bound=type[DeepEstimator])
+Estimator = TypeVar("Estimator", bound=type["NetworkEstimator"])
 
 
 def with_shared_parameters(cls: Estimator) -> Estimator:
@@ -84,6 +84,8 @@ def with_shared_parameters(cls: Estimator) -> Estimator:
         **cls().get_params(),
         "fewest": cls._default_steps[0],
         "most": cls._default_steps[1],
+        "rows_for_fewest": cls._rows_for_fewest_steps,
+        "growth": cls._growth_of_steps,
     }
     shared = {
         "network": NETWORK.format(**defaults) if "hidden" in defaults else "",
@@ -118,6 +120,9 @@ class NetworkEstimator(DeepEstimator):
     activation: str
 
     _default_steps: ClassVar[tuple[int, int]] = (10_000, 50_000)
+    # What is said of `_num_steps`.
+    _rows_for_fewest_steps: ClassVar[int] = ROWS_FOR_FEWEST_STEPS
+    _growth_of_steps: ClassVar[str] = "as the square root of"
     # Positive numbers among the parameters; a subclass adds its own.
     _positive: ClassVar[tuple[str, ...]] = ()
 

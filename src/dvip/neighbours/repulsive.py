@@ -117,11 +117,20 @@ class NetworksEstimator(NetworkEstimator):
     prior_scale: float
     repulsion: str | None = None
 
-    # The noise has no posterior: with many steps few rows are fitted all too well. On 82 rows, the
-    # negative log-likelihood of left-out rows was 61 after 10,000 steps and 5 after 3,000.
-    _default_steps: ClassVar[tuple[int, int]] = (3_000, 20_000)
+    # Rows are seen a number of times, however many there are: neither the noise nor a network has a
+    # posterior, and with many steps few rows are fitted all too well. On eleven small parts of
+    # tables, the mean NLL was 2.5 after 3,000 steps, 0.18 after 1,000 and 0.52 after 500; with ten
+    # times the rows it was 0.28 after 1,000 steps and -0.31 after 5,000.
+    _default_steps: ClassVar[tuple[int, int]] = (1_000, 20_000)
+    _rows_for_fewest_steps: ClassVar[int] = 400
+    _growth_of_steps: ClassVar[str] = "in proportion to"
     _counts: ClassVar[tuple[str, ...]] = (*NetworkEstimator._counts, "n_networks")
     _positive: ClassVar[tuple[str, ...]] = ("prior_scale",)
+
+    def _num_steps(self, num_rows: int) -> int:
+        fewest, most = self._default_steps
+        steps = fewest * num_rows / self._rows_for_fewest_steps
+        return int(self.max_iter or np.clip(steps, fewest, most))
 
     def _settings(self, max_iter: int) -> TrainingSettings:
         return replace(super()._settings(max_iter), num_samples=int(self.n_networks))
