@@ -8,6 +8,7 @@ import pytest
 
 import classification
 import default
+import neighbour_times
 import objective
 import optimisation
 import random_tables
@@ -336,6 +337,23 @@ def test_evidence_of_the_exact_gp_is_that_of_scikit_learn():
     ours, our_gradient = negative_evidence(*scaled, theta)
     assert ours == pytest.approx(-value)
     np.testing.assert_allclose(our_gradient, -gradient)
+
+
+def test_times_of_neighbours_are_kept_and_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(neighbour_times, "OUT", tmp_path)
+    monkeypatch.setattr(
+        neighbour_times,
+        "fitted_in_new_process",
+        lambda method: {"seconds": 70.0, "cpu_seconds": 90.0, "nll": -0.5},
+    )
+    monkeypatch.setattr(sys, "argv", ["neighbour_times.py", "fvi"])
+    neighbour_times.main()
+    page = (tmp_path / "neighbour_times.md").read_text()
+    assert "| FVI | 70.0 | 90.0 | **no** | -0.50 |" in page
+    assert "dropout" not in page
+    monkeypatch.setattr(sys, "argv", ["neighbour_times.py", "nothing"])
+    with pytest.raises(SystemExit, match="No method 'nothing': choose from dvip, vip"):
+        neighbour_times.main()
 
 
 def test_functions_to_minimise_have_their_minima_and_regrets_a_page(tmp_path):
