@@ -14,7 +14,7 @@ from dvip import (
     DVIPRegressor,
     TrainingDiverged,
 )
-from dvip.estimators.base import default_max_iter
+from dvip.estimators.builder import default_max_iter
 from dvip.runtime import use_compilation_cache
 
 X, Y = regression_data()
@@ -42,7 +42,7 @@ def test_steps_are_chosen_from_the_rows_unless_given(monkeypatch, estimator, opt
             assert f"{number:,}" in estimator.__doc__
         return num_rows + 140
 
-    monkeypatch.setattr("dvip.estimators.base.default_max_iter", choose)
+    monkeypatch.setattr("dvip.estimators.builder.default_max_iter", choose)
     model = estimator(**{**options, "max_iter": None})
     assert model.fit(X, Y).n_iter_ == 200
 

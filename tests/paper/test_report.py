@@ -390,5 +390,5 @@ def test_figures_whose_errors_are_not_known_are_compared_by_ours_alone(tmp_path)
     summary = summarise(neighbours, Results(tmp_path))
     assert agreement(summary, "nll").startswith("1 of 1 cells are better than their own paper's")
     assert agreement(summary, "rmse").startswith("0 of 1")
-    assert "| 2.30 |" in markdown(summary)
+    assert "| **2.30** |" in markdown(summary)
     assert scores_figure(summary, "nll") is not None

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from dvip.batches import ArrayData, Batch, padded_batches
 from dvip.calibration import Calibration
-from dvip.estimators.builder import check_count, default_max_iter
+from dvip.estimators.builder import check_count
 from dvip.estimators.ensembles import seconds_left
 from dvip.estimators.inputs import NAMES_OF_COLUMNS, with_errors
 from dvip.estimators.resumption import checkpoint_folder, training_seed
@@ -70,9 +70,6 @@ class DeepEstimator(SamplingBuilder):
     _optimiser: Sequence[Optimiser] | None
     # When the last fit began.
     _started: float
-
-    # Training steps where `max_iter` is not given: the fewest, and the most that many rows get.
-    _default_steps: ClassVar[tuple[int, int]] = (50_000, 200_000)
 
     # The share of the training over which the KL gains its weight.
     _kl_warm_up: ClassVar[float] = 0.0
@@ -297,14 +294,6 @@ class DeepEstimator(SamplingBuilder):
             seed=self.seed_,
             kl_warm_up=self._kl_warm_up,
         )
-
-    def _steps_by_default(self) -> tuple[int, int]:
-        """The fewest training steps, and the most."""
-        return self._default_steps
-
-    def _num_steps(self, num_rows: int) -> int:
-        """`max_iter` or, where it is not given, what suits so many rows."""
-        return int(self.max_iter or default_max_iter(num_rows, *self._steps_by_default()))
 
     def _train_on(
         self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None

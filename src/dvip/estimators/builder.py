@@ -58,6 +58,9 @@ class ModelBuilder(InputReader, CallbackSupport):
     # Positive whole numbers among the parameters; a subclass adds its own.
     _counts: ClassVar[tuple[str, ...]] = ("n_layers", "batch_size", "n_predictive_samples")
 
+    # Training steps where `max_iter` is not given: the fewest, and the most that many rows get.
+    _default_steps: ClassVar[tuple[int, int]] = (50_000, 200_000)
+
     # Where the posterior scales of inner layers start: at their input, almost without noise.
     _inner_q_scale: ClassVar[float] = 1e-5
 
@@ -85,6 +88,14 @@ class ModelBuilder(InputReader, CallbackSupport):
     @property
     def _learning_rate(self) -> float:
         return self._value("learning_rate")
+
+    def _steps_by_default(self) -> tuple[int, int]:
+        """The fewest training steps, and the most."""
+        return self._default_steps
+
+    def _num_steps(self, num_rows: int) -> int:
+        """`max_iter` or, where it is not given, what suits so many rows."""
+        return int(self.max_iter or default_max_iter(num_rows, *self._steps_by_default()))
 
     @abc.abstractmethod
     def _make_layer(
