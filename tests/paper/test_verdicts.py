@@ -86,8 +86,9 @@ def test_over_confidence_in_gaps_alone(tmp_path):
 def test_priors_that_cannot_learn(tmp_path, fitted, learned, verdict):
     """What a fixed prior costs, beside one that is fitted and one that is learned along."""
     base = shifted(0)[0]
-    for method, difference in zip(("fbnn", "fvi"), fitted, strict=True):
-        store(tmp_path, "energy", f"{method}-bnn", base)
+    methods = {"fbnn": "fbnn-bnn", "fvi": "fvi-fixed"}
+    for (method, fixed), difference in zip(methods.items(), fitted, strict=True):
+        store(tmp_path, "energy", fixed, base)
         store(tmp_path, "energy", method, shifted(-difference)[1])
     store(tmp_path, "energy", "vip", shifted(-learned)[1])
     assert judged(tmp_path)[FIXED].verdict == verdict

@@ -44,8 +44,9 @@ from dvip.processes import ImplicitProcess
 
 __all__ = ["FVILayer", "FVIRegressor", "Imitation"]
 
-# Functions of the prior that its generator is fitted to at a step.
-NUM_FITTED = 16
+# Functions of the prior that its generator is fitted to at a step, and its latent variables: more
+# than there are points, so that noise has to stand for nothing but what the process has of it.
+NUM_FITTED, NUM_PRIOR_LATENTS = 16, 50
 
 
 class Imitation(eqx.Module):
@@ -220,7 +221,8 @@ class FVIRegressor(DeepRegressor, MeasuredEstimator):
             noise = NOISE**2  # as the process has it
         else:
             process_key, imitator_key = jax.random.split(prior_key)
-            imitator = LinearGenerator.create(widths, self.activation, imitator_key)
+            of_prior = self._widths(num_inputs, 1 + NUM_PRIOR_LATENTS)
+            imitator = LinearGenerator.create(of_prior, self.activation, imitator_key)
             process = self._process_of_inputs().initialise(num_inputs, process_key)
             prior, noise = Imitation(Auxiliary(imitator), Fixed(process)), INITIAL_NOISE
         generator = Generator.create(num_units, widths, self.activation, generator_key, noise)

@@ -14,6 +14,7 @@ from dvip import DeepGPClassifier, DeepGPRegressor, DVIPClassifier, DVIPRegresso
 from dvip.paper.datasets.catalogue import DATASETS
 from dvip.paper.results import Run
 from dvip.processes.bnn import BayesianNeuralNetwork
+from dvip.processes.gp import GaussianProcess
 from dvip.registry import ESTIMATORS, MODELS
 
 __all__ = ["EXPERIMENTS", "METHODS", "Experiment", "Method"]
@@ -122,7 +123,7 @@ def _neighbours() -> list[Method]:
         method("fbnn", "fBNN, rows only", "fbnn-rows", n_points=(50, 0)),
         method("fbnn", "fBNN, BNN prior", "fbnn-bnn", prior="bnn"),
         method("fvi", "FVI"),
-        method("fvi", "FVI, BNN prior", "fvi-bnn", prior="bnn"),
+        method("fvi", "FVI, fixed GP prior", "fvi-fixed", prior=GaussianProcess()),
         method("linearised", "Laplace"),
         method("linearised", "function-space VI", "function-space", method="function-space"),
         method("repulsive", "repulsive, functions"),

@@ -139,7 +139,7 @@ def _covers(summary: Summary) -> Verdict:
 
 
 # Methods with a fixed prior, and the same with one that is fitted to the data beforehand.
-FIXED = {"fbnn-bnn": "fbnn", "fvi-bnn": "fvi"}
+FIXED = {"fbnn-bnn": "fbnn", "fvi-fixed": "fvi"}
 
 
 def _fixed_prior(summary: Summary) -> Verdict:
