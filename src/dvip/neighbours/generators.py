@@ -138,10 +138,11 @@ class LinearGenerator(eqx.Module):
         self, points: Points
     ) -> tuple[Float[Array, " points"], Float[Array, "points points"]]:
         """The mean and the covariance of the values; there is noise of γ² at least."""
-        mean, *slopes = self.network(points)[0]
-        factor = jnp.stack(slopes) / np.sqrt(len(slopes))
+        outputs = self.network(points)[0]
+        mean, slopes = outputs[0], outputs[1:]
         noise = NOISE**2 + jnp.exp(self.log_noise)
-        return mean, factor.T @ factor + noise * jnp.eye(points.shape[1], dtype=points.dtype)
+        diagonal = noise * jnp.eye(points.shape[1], dtype=points.dtype)
+        return mean, slopes.T @ slopes / len(slopes) + diagonal
 
     def log_density(self, points: Points, values: Values) -> Densities:
         """log p of the values, in closed form."""
