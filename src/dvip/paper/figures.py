@@ -240,9 +240,10 @@ def side_by_side_figure(cells: Sequence[Cell]) -> Figure:
 def _draw_prediction(axes: Axes, drawn: dict[str, list]) -> None:
     grid = drawn["grid"]
     axes.fill_between(grid, drawn["lower"], drawn["upper"], color=BAND, lw=0, label="95 % interval")
-    axes.plot(grid, drawn["mean"], color=OURS, lw=1.8, label="mean")
-    axes.plot(drawn["test_x"], drawn["test_y"], ".", color=TEST, ms=2.5, label="held out")
-    axes.plot(drawn["x"], drawn["y"], ".", color=TRAIN, ms=2.5, label="training")
+    axes.plot(drawn["test_x"], drawn["test_y"], ".", color=TEST, ms=2, label="held out")
+    axes.plot(drawn["x"], drawn["y"], ".", color=TRAIN, ms=2, label="training")
+    # Above the points: where there are many, they would hide it.
+    axes.plot(grid, drawn["mean"], color=OURS, lw=1.2, label="mean", zorder=3)
 
 
 def calibration_figure(results_by_method: Mapping[str, Sequence[dict[str, Any]]]) -> Figure:
