@@ -2,9 +2,9 @@
 
     python benchmarks/neighbour_times.py [METHOD ...]
 
-Each fit is at default settings, of a generated table of 8 inputs, in a process of its own with an
-empty cache of compiled programs; imports do not count. Nothing else should run meanwhile. What
-was measured before is measured again.
+Each fit is with the settings that `dvip reproduce` has, defaults but for what a method's name says,
+of a generated table of 8 inputs, in a process of its own with an empty cache of compiled programs;
+imports do not count. Nothing else should run meanwhile. What was measured before is measured again.
 
 Output: `benchmarks/results/neighbour_times.json` and `.md`.
 """
@@ -22,6 +22,7 @@ from tables import power_like
 
 OUT = Path(__file__).parent / "results"
 ROWS, INPUTS, TEST_ROWS = 1_000, 8, 500
+# What we ask of each, on two cores.
 LIMIT = 60.0
 # SIP of two layers is no setting of a default.
 LEFT_OUT = ("sip-2",)
@@ -39,7 +40,8 @@ def fit(method: str) -> dict[str, float]:
     seconds, processor = time.perf_counter() - start, time.process_time() - processor
     distribution = model.predict_dist(table.test_inputs[:TEST_ROWS])
     scores = regression_metrics(distribution, table.test_targets[:TEST_ROWS])
-    return {"seconds": seconds, "cpu_seconds": processor, "nll": scores["nll"]}
+    times = {"seconds": seconds, "cpu_seconds": processor, "cores": os.cpu_count()}
+    return {**times, "nll": scores["nll"]}
 
 
 def fitted_in_new_process(method: str) -> dict[str, float]:
@@ -61,20 +63,20 @@ def markdown(results: ResultsFile, methods: list[str]) -> str:
     lines = [
         f"# Fits of {ROWS:,} rows",
         "",
-        f"`python benchmarks/neighbour_times.py`: default settings, {INPUTS} inputs, with "
-        f"compilation, on {os.cpu_count()} cores. The NLL is of {TEST_ROWS} other rows of the same "
-        "generated table (a sum of sines, with noise of 0.1), where -0.88 is the best possible.",
+        f"`python benchmarks/neighbour_times.py`: {INPUTS} inputs, settings as those of "
+        f"`dvip reproduce neighbours`, with compilation. The NLL is of {TEST_ROWS} other rows of "
+        "the same generated table (sines and noise of 0.1), where -0.88 is the best possible.",
         "",
-        f"| method | seconds | CPU seconds | within {LIMIT:.0f} s | NLL |",
-        "|---|---|---|---|---|",
+        f"| method | cores | seconds | CPU seconds | within {LIMIT:.0f} s | NLL |",
+        "|---|---|---|---|---|---|",
     ]
     for method in methods:
         if method in measured:
             one = measured[method]
             within = "yes" if one["seconds"] <= LIMIT else "**no**"
             lines.append(
-                f"| {METHODS[method].label} | {one['seconds']:.1f} | {one['cpu_seconds']:.1f} "
-                f"| {within} | {one['nll']:.2f} |"
+                f"| {METHODS[method].label} | {one['cores']} | {one['seconds']:.1f} "
+                f"| {one['cpu_seconds']:.1f} | {within} | {one['nll']:.2f} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -83,6 +85,9 @@ def main() -> None:
     from dvip.paper.grids import EXPERIMENTS
 
     known = [name for name in EXPERIMENTS["neighbours"].methods if name not in LEFT_OUT]
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__, "Methods:", ", ".join(known))
+        return
     chosen = sys.argv[1:] or known
     unknown = [name for name in chosen if name not in known]
     if unknown:

@@ -344,12 +344,12 @@ def test_times_of_neighbours_are_kept_and_told(tmp_path, monkeypatch):
     monkeypatch.setattr(
         neighbour_times,
         "fitted_in_new_process",
-        lambda method: {"seconds": 70.0, "cpu_seconds": 90.0, "nll": -0.5},
+        lambda method: {"seconds": 70.0, "cpu_seconds": 90.0, "cores": 2, "nll": -0.5},
     )
     monkeypatch.setattr(sys, "argv", ["neighbour_times.py", "fvi"])
     neighbour_times.main()
     page = (tmp_path / "neighbour_times.md").read_text()
-    assert "| FVI | 70.0 | 90.0 | **no** | -0.50 |" in page
+    assert "| FVI | 2 | 70.0 | 90.0 | **no** | -0.50 |" in page
     assert "dropout" not in page
     monkeypatch.setattr(sys, "argv", ["neighbour_times.py", "nothing"])
     with pytest.raises(SystemExit, match="No method 'nothing': choose from dvip, vip"):

@@ -118,6 +118,13 @@ def assert_trained(model, expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-8)
 
 
+def test_the_kl_has_its_weight_in_time_where_a_training_is_shortened():
+    config = settings(max_iter=1_000, kl_warm_up=0.5)
+    steps = np.array([0, 50, 100, 250, 500])
+    np.testing.assert_allclose(config.kl_weights(steps, 1_000), [0, 0.1, 0.2, 0.5, 1])
+    np.testing.assert_allclose(config.kl_weights(steps, 200), [0, 0.5, 1, 1, 1])
+
+
 @pytest.mark.parametrize(("max_iter", "kl_warm_up"), [(1, 0.0), (401, 0.3)])
 def test_against_plain_adam(max_iter, kl_warm_up):
     """401 steps are not a whole number of the loop's pieces."""

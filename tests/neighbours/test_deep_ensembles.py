@@ -22,7 +22,7 @@ def test_networks_of_a_deep_ensemble_say_how_large_the_noise_is():
 @pytest.mark.parametrize(
     ("num_rows", "steps"), [(10, 500), (400, 500), (4_000, 5_000), (10**9, 20_000)]
 )
-def test_rows_are_seen_as_often_however_many_there_are(num_rows, steps):
+def test_steps_grow_with_the_rows_within_limits(num_rows, steps):
     assert DeepEnsembleRegressor()._num_steps(num_rows) == steps
     assert DeepEnsembleRegressor(max_iter=7)._num_steps(num_rows) == 7
 

@@ -86,25 +86,29 @@ def test_grid_kl_of_a_linear_generator_is_exact(made):
 
 
 def test_grid_kl_of_other_generators_is_an_upper_bound():
-    """The density of values of q, which is not linear in z, comes from many samples of z."""
+    """Of q's part, E_q[log q(f)]: densities of values of q, which is not linear in z, come from
+    many samples of z."""
     q = generator(2, linear=False)
     first = q.network.weights[0].at[:, 2:].multiply(3)
     q = eqx.tree_at(lambda q: q.network.weights[0], q, first)
     draws = np.random.default_rng(5)
     latents = jnp.asarray(draws.normal(size=(20_000, NUM_LATENTS)), "float32")
     means, noise = np.asarray(eqx.filter_jit(q)(INPUTS, latents)), float(np.exp(q.log_noise))
-    values = means[:200] + noise**0.5 * draws.normal(size=(200, 6))
-    squares = np.square(values[:, None] - means).sum(axis=2) / noise
-    logs = -0.5 * (squares + 6 * np.log(2 * np.pi * noise))
+    values = means[:1_000] + noise**0.5 * draws.normal(size=(1_000, 6))
+    cross = values @ means.T
+    squares = np.square(values).sum(axis=1)[:, None] + np.square(means).sum(axis=1) - 2 * cross
+    logs = -0.5 * (squares / noise + 6 * np.log(2 * np.pi * noise))
     # Without the sample itself, which would count too much.
     np.fill_diagonal(logs, -np.inf)
     log_q = special.logsumexp(logs, axis=1) - np.log(len(latents) - 1)
-    prior, moments_of_prior = fitted_gp()
-    differences = log_q - stats.multivariate_normal(*moments_of_prior).logpdf(values)
-    exact, error = differences.mean(), differences.std() / np.sqrt(200)
+    exact, error = log_q.mean(), log_q.std() / np.sqrt(len(log_q))
     posterior = GeneratorPosterior(q, jnp.zeros(NUM_LATENTS), jnp.zeros(NUM_LATENTS))
-    bound = jax.jit(lambda key: grid_kl(posterior, prior.log_density, INPUTS, 4_000, key))
-    assert exact - 2 * error < bound(random_key(7)) < exact + 1
+
+    def nothing(points, values):
+        return jnp.zeros(len(values))
+
+    estimate = jax.jit(lambda key: grid_kl(posterior, nothing, INPUTS, 20_000, key))
+    assert exact + 3 * error < estimate(random_key(7)) < exact + 1
 
 
 @pytest.mark.slow
@@ -138,7 +142,7 @@ def test_parameters_that_make_no_sense():
         FVIRegressor(n_latents=0).fit(X, y)
     with pytest.raises(ValueError, match="give two numbers"):
         FVIRegressor(n_points=20).fit(X, y)
-    with pytest.raises(ValueError, match="use 2 or more"):
-        FVIRegressor(n_functions=1).fit(X, y)
+    with pytest.raises(ValueError, match="n_functions=0 must be a whole number"):
+        FVIRegressor(n_functions=0).fit(X, y)
     with pytest.raises(ValueError, match="use another"):
         FVIRegressor(prior="conv").fit(X, y)

@@ -81,6 +81,7 @@ def test_over_confidence_in_gaps_alone(tmp_path):
         ((0.3, 0.0), 0.0, PARTLY),
         ((0.0, 0.0), 0.0, UNDECIDED),
         ((-0.3, 0.0), -0.2, FAILS),
+        ((-0.3, -0.2), 0.0, FAILS),
     ],
 )
 def test_priors_that_cannot_learn(tmp_path, fitted, learned, verdict):

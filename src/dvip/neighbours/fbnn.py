@@ -129,6 +129,12 @@ class _FBNN(MeasuredEstimator):
     ):
         self._store(locals())
 
+    def check_parameters(self) -> None:
+        """Raises an error, which says what to do, unless the parameters make sense."""
+        super().check_parameters()
+        if self.n_functions < 2:
+            raise ValueError("n_functions=1: one function tells nothing of others, use 2 or more.")
+
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
     ) -> FBNNLayer:

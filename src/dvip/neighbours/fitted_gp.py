@@ -1,8 +1,8 @@
 """A Gaussian process that is fitted to the data before functional inference begins.
 
 Its kernel, a smooth part and a linear one, has the largest marginal likelihood. It is a prior in
-closed form: with a little noise of variance γ², which all functions have added that are compared,
-the values at points are N(0, K + γ²I).
+closed form: with a little noise of variance γ² the values at points are N(0, K + γ²I). Functions
+that are compared with it have noise as well.
 
 It also knows the noise of the data. Functions that are compared at a few points, by samples, tell
 too little of a distribution of many values: their variance comes out too small, and with it the

@@ -120,7 +120,8 @@ class NetworkEstimator(DeepEstimator):
     activation: str
 
     _default_steps: ClassVar[tuple[int, int]] = (10_000, 50_000)
-    # What is said of `_num_steps`.
+    # Up to how many rows there are the fewest steps, and how they then grow: what is said of
+    # `_num_steps`, and goes with it.
     _rows_for_fewest_steps: ClassVar[int] = ROWS_FOR_FEWEST_STEPS
     _growth_of_steps: ClassVar[str] = "as the square root of"
     # Positive numbers among the parameters; a subclass adds its own.

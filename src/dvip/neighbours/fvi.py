@@ -10,7 +10,7 @@ objective is
 
 with X a random finite set of points: the grid-functional KL, in place of which there is an upper
 bound. It has the weight, and the noise the guard, that functional BNNs need as well
-(`measurement.py`, `fitted_gp.py`).
+(`measurement.py`, `fitted_gp.py`); in the first fifth of the training the weight rises from 0.
 """
 
 from collections.abc import Sequence
@@ -44,8 +44,8 @@ from dvip.processes import ImplicitProcess
 
 __all__ = ["FVILayer", "FVIRegressor", "Imitation"]
 
-# Functions of the prior that its generator is fitted to at a step, and its latent variables: more
-# than there are points, so that noise has to stand for nothing but what the process has of it.
+# Functions of the prior that its generator is fitted to at a step, and its latent variables: with
+# the default settings more than points, so that noise stands for nothing but that of the process.
 NUM_FITTED, NUM_PRIOR_LATENTS = 16, 50
 
 
@@ -70,7 +70,7 @@ class FVILayer(Layer):
     """H units, each with a posterior generator; one prior for all."""
 
     posterior: GeneratorPosterior
-    prior: Fixed | Imitation  # around a FittedGP
+    prior: Fixed | Imitation  # Fixed: around a FittedGP
     points: MeasurementPoints
     num_functions: int = eqx.field(static=True)
 
@@ -137,9 +137,10 @@ class FVIRegressor(DeepRegressor, MeasuredEstimator):
     """Regression with a latent-variable model of functions as the posterior.
 
     A network of the inputs and of a few latent variables makes functions. They are compared, at
-    random points, to a Gaussian process or, of any other prior, to another such network, which is
-    trained along to make functions as the prior's. Inputs and targets are scaled inside.
-    Predictions are mixtures over samples of the latent variables.
+    random points, to a Gaussian process that is fitted to the data first or, of any other prior, to
+    one whose features are a network, which is trained along to make functions as the prior's.
+    Inputs and targets are scaled inside. Predictions are mixtures over samples of the latent
+    variables.
 
     Parameters
     ----------
@@ -148,7 +149,8 @@ class FVIRegressor(DeepRegressor, MeasuredEstimator):
         The prior over functions. "gp" is a Gaussian process whose kernel is fitted to the data
         before the training. All others, names or objects as of `DVIPRegressor`, stay as they are;
         `GaussianProcess()` is such a prior that is not fitted. What reads images or sequences, or
-        a `SimulatorPrior`, cannot be used.
+        a `SimulatorPrior`, cannot be used. With any prior, a process is fitted to up to 1,000 rows
+        to know the weight of the KL and how little Gaussian noise there may be.
     n_latents : int, default 10
         Latent variables of a function.
     n_functions : int, default 8

@@ -34,7 +34,7 @@ from dvip.processes.bnn import ACTIVATIONS
 
 __all__ = ["Generator", "GeneratorPosterior", "LinearGenerator", "grid_kl"]
 
-# σ² of both at the start.
+# σ² at the start, unless another is given.
 INITIAL_NOISE = 0.1
 # How much z matters inside the networks at the start: g is nearly linear in z, bounds are tight.
 NONLINEARITY = 0.1

@@ -6,11 +6,12 @@ bias N(0, σ_p²)) and the posterior N(m_i, s_i²). The bound is the ELBO,
     Σ_n E_q[log p(y_n | f(x_n; w))] - KL(q | p),
     KL = Σ_i ½ (s_i² + m_i²) / p_i² - ½ - log s_i / p_i,
 
-with p_i the prior's scales and a few samples of all weights a step. In regressions the weight of
-the KL rises from 0 to 1 over the first half of the training: with all of it from the start most
-weights fall back to the prior before they have learned anything, and waves are explained as noise.
-On eleven small parts of tables and waves the mean NLL is 0.68 without this rise, one sample a step
-and σ_p = 2, 0.33 with the rise and ten samples, and 0.32 with σ_p = 4 besides.
+with p_i the prior's scales and one sample of all weights a step. In regressions there are ten, and
+the weight of the KL rises from 0 to 1 over the first half of the training: with all of it from the
+start most weights fall back to the prior before they have learned anything, and waves are explained
+as noise. On eleven small parts of tables and waves the mean NLL is 0.68 without this rise, one
+sample a step and σ_p = 2, 0.33 with the rise and ten samples, and 0.32 with σ_p = 4 besides; on six
+splits of small tables of classes it is 0.21 with σ_p = 2 and 0.12 with 4.
 """
 
 from collections.abc import Sequence
@@ -174,7 +175,7 @@ class MeanFieldRegressor(DeepRegressor, _MeanField):
     """
 
     n_training_samples: int | None = 10
-    # Labels that can be told apart would let weights grow without end while there is no KL.
+    # Not of classifiers: labels that can be told apart would let weights grow without end.
     _kl_warm_up: ClassVar[float] = 0.5
 
 

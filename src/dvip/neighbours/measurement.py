@@ -197,8 +197,6 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         if given[1] != 0:
             check_count("n_points", given[1])
         check_count("n_functions", self.n_functions)
-        if self.n_functions < 2:
-            raise ValueError("n_functions=1: one function tells nothing of others, use 2 or more.")
         process = self._input_process()
         if process.structured or simulators_of(process):
             raise ValueError(

@@ -155,12 +155,13 @@ def _fixed_prior(summary: Summary) -> Verdict:
     )
     costs = [pair.decided == "more" for pair in fitted.values()]
     better = any(pair.decided == "less" for pair in learned.values())
+    gains = any(pair.decided == "less" for pair in fitted.values())
     if all(costs) and not better:
         verdict = HOLDS
     elif any(costs):
         verdict = PARTLY
     else:
-        verdict = FAILS if better else UNDECIDED
+        verdict = FAILS if better or gains else UNDECIDED
     return Verdict(
         "fBNN and FVI cannot fit the prior to data, and that costs accuracy", numbers, verdict
     )

@@ -67,11 +67,11 @@ class TrainingSettings:
         """The same with a seed of its own, and with batches that all members can have."""
         return replace(self, seed=seed, batch_size=batch_size)
 
-    def kl_weights(self, steps: np.ndarray) -> np.ndarray:
-        """Rising linearly from 0 to 1 over the warm-up."""
+    def kl_weights(self, steps: np.ndarray, end: int) -> np.ndarray:
+        """Rising linearly from 0 to 1 over the warm-up of a training that ends there."""
         if self.kl_warm_up == 0:
             return np.ones(len(steps))
-        return np.minimum(steps / (self.kl_warm_up * self.max_iter), 1.0)
+        return np.minimum(steps / (self.kl_warm_up * end), 1.0)
 
 
 @runtime_checkable
@@ -376,7 +376,7 @@ def train(
             if first >= schedule.end:
                 break
             steps, end = np.arange(first, first + num_steps), first + num_steps
-            rates = (schedule.learning_rates(steps), settings.kl_weights(steps))
+            rates = (schedule.learning_rates(steps), settings.kl_weights(steps, schedule.end))
             wanted = signals.noted is not None
             progress = trainer.advance(batches, np.int32(first), data.num_rows, *rates, wanted)
             if pending is not None:
