@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dvip.batches import Part
 from dvip.data import DATASETS
-from dvip.paper.grids import EXPERIMENTS, METHODS
+from dvip.paper.grids import EXPERIMENTS, METHODS, SMALL
 from dvip.paper.reproduction import parse_part, part_of
 from dvip.paper.results import Run
 
@@ -49,6 +49,18 @@ def test_filters():
         Run("energy", method, split, 0, 7) for method in ("dvip-3", "sgp") for split in (2, 4)
     }
     assert [run.seed for run in EXPERIMENTS["images"].runs(["mnist"], ["sgp"])] == list(range(10))
+
+
+def test_variants_are_run_where_their_verdict_looks_unless_datasets_are_named():
+    neighbours = EXPERIMENTS["neighbours"]
+    assert {run.dataset for run in neighbours.runs(methods=["sip-2"])} == {*SMALL, "toy"}
+    named = neighbours.runs(["power"], ["sip-2"])
+    assert {(run.dataset, run.method) for run in named} == {("power", "sip-2")}
+    assert {run.dataset for run in neighbours.runs(methods=["fbnn"])} == set(neighbours.datasets)
+    for experiment in EXPERIMENTS.values():
+        for method, datasets in experiment.datasets_of.items():
+            assert method in experiment.methods
+            assert set(datasets) <= set(experiment.datasets)
 
 
 def test_splits_have_prior_functions_of_their_own():

@@ -42,6 +42,8 @@ def list_experiments() -> None:
         typer.echo(f"{experiment.name}: {experiment.title}")
         typer.echo(f"  datasets: {' '.join(experiment.datasets)}")
         typer.echo(f"  methods:  {' '.join(experiment.methods)}")
+        for method, datasets in experiment.datasets_of.items():
+            typer.echo(f"  {method} only on: {' '.join(datasets)}")
 
 
 def reproduce_experiment(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dvip.paper.grids import GAPS, METHODS
+from dvip.paper.grids import GAP_SETS, METHODS, ONE_INPUT
 from dvip.paper.summaries import Summary
 
 __all__ = ["EXPERIMENT", "Verdict", "verdicts", "verdicts_table"]
@@ -17,8 +17,6 @@ UNDECIDED = "not decided"
 # Mean differences within so many standard errors decide nothing.
 ERRORS = 2.0
 
-ONE_INPUT = ("toy", "co2")
-GAP_SETS = tuple(f"{name}-gap" for name in GAPS)
 GAPS_OF_MANY_INPUTS = ("boston-gap",)
 GAPS_OF_FEW_INPUTS = tuple(name for name in GAP_SETS if name not in GAPS_OF_MANY_INPUTS)
 
