@@ -117,7 +117,8 @@ class SIPRegressor(DeepRegressor, PriorFunctionsEstimator):
     (5,)
     """
 
-    # Twice as many over-fit: of seven small tables and waves six had a worse NLL, by 0.3 on average.
+    # Twice as many over-fit: five of seven small tables and waves had a worse NLL, which was by 0.3
+    # worse on average.
     _default_steps: ClassVar[tuple[int, int]] = (3_000, 12_000)
     _kl_warm_up: ClassVar[float] = 0.05
     # Of the whitened values at the inducing inputs: near the prior mean.
