@@ -11,9 +11,8 @@ from dvip import ArraySource, BayesianNeuralNetwork, FBNNRegressor, load
 from dvip.likelihoods.gaussian import Gaussian
 from dvip.neighbours.fbnn import SampledPrior, functional_kl
 from dvip.neighbours.fitted_gp import NOISE, FittedGP, GuardedGaussian
-from dvip.neighbours.measurement import CAUTION, kl_weight
 from dvip.neighbours.stein import spectral_score, whitened_score
-from dvip.sum_kernel import GPData, SumKernel
+from dvip.sum_kernel import SumKernel
 
 
 @pytest.fixture(autouse=True)
@@ -126,21 +125,6 @@ def test_an_implicit_prior_pulls_functions_to_it():
 
     assert jax.grad(kl)(1.5) > 0
     assert jax.grad(kl)(-1.5) < 0
-
-
-def test_weight_of_the_kl_follows_that_of_an_exact_posterior():
-    random = np.random.default_rng(0)
-    inputs, targets = random.normal(size=(40, 2)), random.normal(size=(40, 1))
-    data, kernel = GPData(inputs, targets, np.ones(40)), SumKernel.usual(2)
-    # All rows stand for themselves; some for more, and less than as many times as they are fewer.
-    assert kl_weight(kernel, data, (40, 0), 40) == pytest.approx(CAUTION)
-    assert 1.5 * CAUTION < kl_weight(kernel, data, (10, 0), 40) < 4 * CAUTION
-    assert kl_weight(kernel, data, (10, 5), 40) < kl_weight(kernel, data, (10, 0), 40)
-    # Of more rows than are known it is larger, by a power of their number.
-    first, second = (kl_weight(kernel, data, (10, 0), 40 * times) for times in (2, 4))
-    alone = kl_weight(kernel, data, (10, 0), 40)
-    assert first / alone == pytest.approx(second / first)
-    assert 1 < first / alone < 2
 
 
 def test_noise_hardly_falls_below_that_of_the_process():

@@ -177,7 +177,7 @@ def test_kl_between_gaussians(double):
 
 def test_processes_of_linear_networks_are_exact(double):
     """Of a line, the linearised process is that of its weights, and the KL that of weights."""
-    layer = FunctionSpaceLayer.create(X, (2, 1), "tanh", 1.5, random_key(0))
+    layer = FunctionSpaceLayer.create(X, (2, 1), "tanh", 1.5, 1.0, random_key(0))
     prior = np.array([1.5 / np.sqrt(2), 1.5 / np.sqrt(2), 1.5])
     design = np.hstack([X[:3], np.ones((3, 1))])
     expected = design * prior**2 @ design.T
@@ -200,19 +200,24 @@ def test_processes_of_linear_networks_are_exact(double):
 
 
 def test_context_points_are_rows_and_points_of_the_box():
-    layer = FunctionSpaceLayer.create(X, (2, 5, 1), "tanh", 1.0, random_key(0))
+    layers = [
+        FunctionSpaceLayer.create(X, (2, 5, 1), "tanh", 1.0, weight, random_key(0))
+        for weight in (1.0, 3.0)
+    ]
     rows = jnp.asarray(X[:4].T)
 
     @eqx.filter_jit
     def evaluated(layer, rows):
         return layer.context(random_key(1), rows), layer.kl_estimate(random_key(1), rows)
 
-    points, kl = map(np.asarray, evaluated(layer, rows))
+    points, kl = map(np.asarray, evaluated(layers[0], rows))
     np.testing.assert_allclose(points[:, :4], rows)
     assert points.shape[1] > 8
-    assert (points.min(axis=1) >= X.min(axis=0) - 1e-6).all()
-    assert (points.max(axis=1) <= X.max(axis=0) + 1e-6).all()
+    margin = 0.1 * np.ptp(X, axis=0) + 1e-6
+    assert (points.min(axis=1) >= X.min(axis=0) - margin).all()
+    assert (points.max(axis=1) <= X.max(axis=0) + margin).all()
     assert kl > 0
+    np.testing.assert_allclose(evaluated(layers[1], rows)[1], 3 * kl, rtol=1e-5)
 
 
 def test_uncertainty_grows_away_from_the_rows():

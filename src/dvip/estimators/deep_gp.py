@@ -37,7 +37,7 @@ INITIAL_VARIANCE = 1.0
 NUM_KEPT, MAX_R_HAT = 100, 1.2
 # Training steps of an implicit posterior, the fewest and the most; and in each of them, the samples
 # that are propagated.
-STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (5_000, 25_000), 2
+STEPS_OF_IMPLICIT, SAMPLES_OF_IMPLICIT = (4_000, 20_000), 2
 # Where the scale of an implicit posterior starts at most, and over which share of the training its
 # KL gains weight: samples of wide ones tell little, and all would be noise.
 SCALE_OF_IMPLICIT, WARM_UP_OF_IMPLICIT = 0.1, 0.2
@@ -220,7 +220,7 @@ class DeepGPRegressor(DeepRegressor, _DeepGP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 50,000; of an implicit posterior half of that.
+        number of rows, up to 50,000; of an implicit posterior four tenths of that.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -319,7 +319,7 @@ class DeepGPClassifier(DeepClassifier, _DeepGP):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 50,000; of an implicit posterior half of that.
+        number of rows, up to 50,000; of an implicit posterior four tenths of that.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01

@@ -10,7 +10,10 @@ and so is that of the prior. The bound is
     Σ_n E_q[log p(y_n | f(x_n; w))] - KL(N(μ_q, K_q) | N(μ_p, K_p))
 
 with one sample of the weights a step, and the values of both processes at context points: some of
-the rows of the step, and as many points drawn from the box of the inputs.
+the rows of the step, and as many points drawn from the box of the inputs. The KL at some points is
+too small beside the data fit of all rows, where there are many inputs by far: noise goes to zero
+and all rows are learned by heart. It has the weight that an exact posterior of the linearised prior
+asks for, given all rows with a little noise (`kl_weight` of `measurement.py`).
 
 At a prior mean of zero all derivatives by inner weights vanish. The prior is therefore linearised
 at random weights w_0, K_p = J_0 diag(p²) J_0ᵀ, and its mean is zero. The units of the last layer
@@ -19,6 +22,7 @@ are compared one by one.
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,14 +31,48 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from dvip.layers import Perceptrons
 from dvip.linear_algebra import inverse_factor
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
-from dvip.neighbours.measurement import box_around, points_in_box
+from dvip.neighbours.measurement import ExactPosterior, MeasurementPoints, kl_weight, one_thread
 from dvip.neighbours.networks import in_a_row, jacobian, log_prior_scales, started
 from dvip.parameters import Fixed
 
-__all__ = ["FunctionSpaceLayer", "gaussian_kl"]
+__all__ = ["FunctionSpaceLayer", "gaussian_kl", "weight_of_context"]
 
-# Context points of each kind: rows of the step, and drawn ones.
-NUM_CONTEXT = 50
+# Context points: rows of the step, and drawn ones.
+NUM_CONTEXT = (50, 50)
+
+
+def weight_of_context(
+    inputs: Float[np.ndarray, "rows inputs"],
+    hidden: Sequence[int],
+    activation: str,
+    prior_scale: float,
+    noise_variance: float,
+    num_rows: int,
+) -> float:
+    """The weight of the KL of such networks at context points, of rows with that much noise.
+
+    `inputs` are those of some of the rows. It is the weight of one random network: others have
+    nearly the same.
+    """
+    network = started(1, (inputs.shape[1], *hidden, 1), activation, jax.random.key(0))
+    scales = jnp.exp(in_a_row(log_prior_scales(network, prior_scale)))
+    derivatives = eqx.filter_jit(jacobian)
+
+    def features(points: np.ndarray) -> np.ndarray:
+        scaled = derivatives(network, jnp.asarray(points.T)) * scales
+        return np.asarray(scaled[:, 0], dtype=float)
+
+    def kernel(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return features(first) @ features(second).T
+
+    with one_thread():
+        weight = kl_weight(
+            lambda chosen: ExactPosterior(kernel, inputs[chosen], noise_variance),
+            inputs,
+            NUM_CONTEXT,
+            num_rows,
+        )
+    return max(1.0, weight)
 
 
 def gaussian_kl(
@@ -54,9 +92,9 @@ def gaussian_kl(
 class FunctionSpaceLayer(MeanFieldLayer):
     """A network of independent Gaussian weights that is compared to its prior by its functions."""
 
-    # Where the prior is linearised, and the box of the inputs, from low to high.
+    # Where the prior is linearised, and where functions are compared.
     prior_network: Fixed
-    box: Fixed
+    context: MeasurementPoints
 
     @classmethod
     def create(
@@ -65,20 +103,16 @@ class FunctionSpaceLayer(MeanFieldLayer):
         widths: Sequence[int],
         activation: str,
         prior_scale: float,
+        kl_weight: float,
         key: PRNGKeyArray,
     ) -> "FunctionSpaceLayer":
         """Weights as those of any network, and a prior at other ones."""
-        weights_key, prior_key = jax.random.split(key)
-        weights = GaussianWeights.create(widths, activation, prior_scale, weights_key)
-        prior = started(1, widths, activation, prior_key)
-        return cls(weights, Fixed(prior), Fixed(jax.device_put(box_around(inputs))))
-
-    def context(
-        self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None
-    ) -> Float[Array, "inputs points"]:
-        """The points at which functions are compared."""
-        drawn = points_in_box(key, self.box.value, NUM_CONTEXT)
-        return drawn if inputs is None else jnp.hstack([inputs[:, :NUM_CONTEXT], drawn])
+        weights_key, prior_key, context_key = jax.random.split(key, 3)
+        return cls(
+            GaussianWeights.create(widths, activation, prior_scale, weights_key),
+            Fixed(started(1, widths, activation, prior_key)),
+            MeasurementPoints.create(inputs, NUM_CONTEXT, kl_weight, context_key),
+        )
 
     def process(
         self, points: Float[Array, "inputs points"]
@@ -98,10 +132,11 @@ class FunctionSpaceLayer(MeanFieldLayer):
     def kl_estimate(
         self, key: PRNGKeyArray, inputs: Float[Array, "inputs batch"] | None = None
     ) -> Float[Array, ""]:
-        """The KL of the units' values at context points, unit by unit."""
+        """The KL of the units' values at context points, unit by unit, with its weight."""
         points = self.context(key, inputs)
         moments = (*self.process(points), self.prior_covariances(points))
-        return jnp.sum(jax.lax.map(lambda of_unit: gaussian_kl(*of_unit), moments))
+        kls = jax.lax.map(lambda of_unit: gaussian_kl(*of_unit), moments)
+        return self.context.weight.value * jnp.sum(kls)
 
 
 def _covariances(

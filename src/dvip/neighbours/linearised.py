@@ -17,7 +17,7 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Layer
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, check_among, with_shared_parameters
-from dvip.neighbours.function_space import FunctionSpaceLayer
+from dvip.neighbours.function_space import FunctionSpaceLayer, weight_of_context
 from dvip.neighbours.laplace import LaplaceLayer, with_posterior
 from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import members_of
@@ -36,6 +36,10 @@ class _Linearised(NetworkEstimator):
     prior_scale: float
 
     _positive: ClassVar[tuple[str, ...]] = ("prior_scale",)
+    # Of "function-space": the KL's weight, until the model has it, and the variance of the noise by
+    # which it is weighed: little, of targets whose variance is 1.
+    _kl_weight: float = 1.0
+    _noise_variance: ClassVar[float] = 0.01
 
     def __init__(
         self,
@@ -74,7 +78,23 @@ class _Linearised(NetworkEstimator):
         widths, scale = self._widths(inputs.shape[1], num_units), float(self.prior_scale)
         if self.method == "laplace":
             return LaplaceLayer.create(widths, self.activation, scale, key)
-        return FunctionSpaceLayer.create(inputs, widths, self.activation, scale, key)
+        return FunctionSpaceLayer.create(
+            inputs, widths, self.activation, scale, self._kl_weight, key
+        )
+
+    def _weigh_kl(self, inputs: np.ndarray, num_rows: int) -> None:
+        if self.method == "function-space":
+            hidden, scale = tuple(map(int, self.hidden)), float(self.prior_scale)
+            with precision(self.precision):
+                self._kl_weight = weight_of_context(
+                    inputs, hidden, self.activation, scale, self._noise_variance, num_rows
+                )
+
+    def _train_on(
+        self, data: Data, inputs: np.ndarray, checkpoints: CheckpointFolder | None = None
+    ) -> None:
+        self._weigh_kl(inputs, data.num_rows)
+        super()._train_on(data, inputs, checkpoints)
 
     def _train_members(
         self,
@@ -91,6 +111,8 @@ class _Linearised(NetworkEstimator):
 
     def _train_once(self, rows: Batch) -> None:
         laplace = self.method == "laplace"
+        if not hasattr(self, "model_"):
+            self._weigh_kl(np.asarray(rows.inputs), len(rows.inputs))
         if laplace and hasattr(self, "model_"):
             self._replace_models([_without_posterior(model) for model in self._models()])
         super()._train_once(rows)
@@ -195,3 +217,5 @@ class LinearisedClassifier(DeepClassifier, _Linearised):
     >>> model.predict(X[:5]).shape
     (5,)
     """
+
+    _noise_variance: ClassVar[float] = 1.0  # a label tells little of a unit

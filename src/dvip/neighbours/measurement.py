@@ -9,21 +9,25 @@ noise γ² besides, its exact posterior has
 
     KL_S = KL(N(K_SX A y, K_SS - K_SX A K_XS + γ²I) | N(0, K_SS + γ²I)),
 
-and the KL has the weight w = 2 KL_X / E_S[KL_S], or 1 if that is more, with the kernel that has the
-largest marginal likelihood. KL_X is that of some rows, extrapolated as a power of their number: it
-grows by the factor that it has from half of them to all. The 2 was chosen on eight small parts of
-tables: networks with independent weights, compared by samples, come out too sure of themselves with
-1, on some of these tables by far (mean NLL 1.14; with 2 and with 3 it is 0.14).
+and KL_X / E_S[KL_S] is how many times too small the KL at points is. KL_X is that of some rows,
+extrapolated as a power of their number: it grows by the factor that it has from half of them to
+all. Where the process is all that is known, the mean over targets of its own will do: the KL is
+then what the rows tell of the values there, half the difference of the log-determinants.
+
+Functional BNNs and FVI have twice this weight, or 1 if that is more, with the kernel that has the
+largest marginal likelihood. The 2 was chosen on eight small parts of tables: networks with
+independent weights, compared by samples, come out too sure of themselves with 1, on some of these
+tables by far (mean NLL 1.14; with 2 and with 3 it is 0.14).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 from scipy.linalg import cho_solve, cholesky
 from threadpoolctl import threadpool_limits
 
@@ -40,11 +44,11 @@ from dvip.sum_kernel import JITTER, SMOOTH_FUNCTION, GPData, SumKernel, fitted_k
 from dvip.training import CheckpointFolder, Data
 
 __all__ = [
+    "ExactPosterior",
     "MeasuredEstimator",
     "MeasurementPoints",
-    "box_around",
     "kl_weight",
-    "points_in_box",
+    "one_thread",
 ]
 
 # How far the box of points goes beyond the training inputs, as a share of their range.
@@ -52,7 +56,7 @@ MARGIN = 0.1
 # Training rows that are kept to have points near them where there is no batch.
 NUM_KEPT = 200
 # Of the weight of the KL: rows at most, sets of points, and how many times what an exact posterior
-# asks for.
+# asks for where functions are compared by samples.
 NUM_WEIGHED, NUM_SETS = 500, 8
 CAUTION = 2.0
 
@@ -76,22 +80,32 @@ def points_in_box(
     )
 
 
-class _ExactPosterior:
-    """That of a Gaussian process, given rows: what its KL at some points is."""
+Points = Float[np.ndarray, "points inputs"]
 
-    def __init__(self, kernel: SumKernel, data: GPData):
-        self.kernel, self.data = kernel, data
-        covariance = kernel(data.inputs, data.inputs)
-        self.factor = _factor(covariance, data.noise(kernel.noise))
-        self.solved = cho_solve((self.factor, True), data.targets)
 
-    def kl(self, points: Float[np.ndarray, "points inputs"]) -> float:
-        """KL_S, the mean over the outputs."""
-        prior, cross = self.kernel(points, points), self.kernel(points, self.data.inputs)
+class ExactPosterior:
+    """That of a Gaussian process, given rows with some noise: what its KL at some points is."""
+
+    def __init__(
+        self,
+        kernel: Callable[[Points, Points], np.ndarray],
+        inputs: Points,
+        noise: float | Float[np.ndarray, " points"],
+        targets: Float[np.ndarray, "points outputs"] | None = None,
+    ):
+        self.kernel, self.inputs = kernel, inputs
+        self.factor = _factor(kernel(inputs, inputs), noise)
+        self.solved = None if targets is None else cho_solve((self.factor, True), targets)
+
+    def kl(self, points: Points) -> float:
+        """KL_S, the mean over the outputs, or over all targets that the process may have."""
+        prior, cross = self.kernel(points, points), self.kernel(points, self.inputs)
         posterior = prior - cross @ cho_solve((self.factor, True), cross.T)
-        mean = cross @ self.solved
         of_prior, of_posterior = (_factor(each, NOISE**2) for each in (prior, posterior))
         ratio = np.sum(np.log(np.diag(of_prior)) - np.log(np.diag(of_posterior)))
+        if self.solved is None:  # the rest is zero on average
+            return float(ratio)
+        mean = cross @ self.solved
         trace = np.trace(cho_solve((of_prior, True), of_posterior @ of_posterior.T))
         square = np.mean(np.sum(mean * cho_solve((of_prior, True), mean), axis=0))
         return float(0.5 * (trace - len(points) + square) + ratio)
@@ -104,12 +118,19 @@ def _factor(covariance: np.ndarray, noise: Any) -> np.ndarray:
     return cholesky(with_noise, lower=True)
 
 
-def kl_weight(kernel: SumKernel, data: GPData, numbers: Sequence[int], num_rows: int) -> float:
-    """w of sets of so many rows and points in the box, for so many rows in all."""
+def kl_weight(
+    posterior: Callable[[Int[np.ndarray, " chosen"]], ExactPosterior],
+    inputs: Points,
+    numbers: Sequence[int],
+    num_rows: int,
+) -> float:
+    """How many times too small the KL is at so many rows and points in the box.
+
+    `posterior` is that given some of the rows with these inputs; there are `num_rows` in all.
+    """
     random = np.random.default_rng(0)
-    order = random.permutation(len(data.inputs))[:NUM_WEIGHED]
-    exact = _ExactPosterior(kernel, data.chosen(order))
-    inputs = exact.data.inputs
+    order = random.permutation(len(inputs))[:NUM_WEIGHED]
+    exact, inputs = posterior(order), inputs[order]
     lowest, highest = box_around(inputs, MARGIN)
     of_sets = []
     for _ in range(NUM_SETS):
@@ -119,10 +140,10 @@ def kl_weight(kernel: SumKernel, data: GPData, numbers: Sequence[int], num_rows:
     of_all = exact.kl(inputs)
     half = len(inputs) // 2
     if num_rows > len(inputs) and half > 0:
-        of_half = _ExactPosterior(kernel, data.chosen(order[:half])).kl(inputs[:half])
+        of_half = posterior(order[:half]).kl(inputs[:half])
         growth = np.clip(np.log2(of_all / of_half), 0, 1)
         of_all *= (num_rows / len(inputs)) ** growth
-    return max(1.0, CAUTION * float(of_all / np.mean(of_sets)))
+    return float(of_all / np.mean(of_sets))
 
 
 class MeasurementPoints(eqx.Module):
@@ -217,8 +238,14 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         targets, errors = np.split(targets, [self._num_outputs], axis=1)
         known = np.mean(np.square(errors), axis=1) if errors.shape[1] else None
         data = GPData(inputs, self._on_unit_scale(targets), weights, known)
-        self._kernel = fitted_kernel(data, np.arange(len(inputs)), SMOOTH_FUNCTION)
-        self._kl_weight = kl_weight(self._kernel, data, self.n_points, num_rows)
+        kernel = fitted_kernel(data, np.arange(len(inputs)), SMOOTH_FUNCTION)
+
+        def posterior(chosen: Int[np.ndarray, " chosen"]) -> ExactPosterior:
+            some = data.chosen(chosen)
+            return ExactPosterior(kernel, some.inputs, some.noise(kernel.noise), some.targets)
+
+        weight = kl_weight(posterior, inputs, self.n_points, num_rows)
+        self._kernel, self._kl_weight = kernel, max(1.0, CAUTION * weight)
 
     def _on_unit_scale(self, targets: np.ndarray) -> np.ndarray:
         """Targets as the units are to be: around 0, with a variance of 1."""
@@ -230,12 +257,12 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         # With the same seed the same rows: also when a training is resumed.
         rows: Any = data  # in memory or streamed
         sample = rows.rows(self.seed_, 0, min(self._num_looked_at, data.num_rows))
-        with _one_thread():
+        with one_thread():
             self._look_at(sample, data.num_rows)
             super()._train_on(data, inputs, checkpoints)
 
     def _train_once(self, rows: Batch) -> None:
-        with _one_thread():
+        with one_thread():
             if not hasattr(self, "model_"):
                 some: Any = [part[: self._num_looked_at] for part in rows]
                 self._look_at(Batch(*some), len(rows.inputs))
@@ -260,6 +287,6 @@ class MeasuredEstimator(NetworkEstimator, ImplicitProcessEstimator):
         return MeasurementPoints.create(inputs, self.n_points, self._kl_weight, key)
 
 
-def _one_thread() -> threadpool_limits:
+def one_thread() -> threadpool_limits:
     """Factors of small matrices take ten times as long where threads wait for each other."""
     return threadpool_limits(1, user_api="blas")

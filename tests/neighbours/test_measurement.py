@@ -1,0 +1,81 @@
+"""The weight of a KL at measurement points, by posteriors in closed form."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+from threadpoolctl import threadpool_limits
+
+from dvip.neighbours.fitted_gp import NOISE
+from dvip.neighbours.function_space import weight_of_context
+from dvip.neighbours.measurement import ExactPosterior, kl_weight
+from dvip.sum_kernel import SumKernel
+
+random = np.random.default_rng(0)
+INPUTS, TARGETS = random.normal(size=(40, 2)), random.normal(size=(40, 1))
+KERNEL = SumKernel.usual(2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As in a training: threads would wait for each other."""
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+def given(chosen):
+    return ExactPosterior(KERNEL, INPUTS[chosen], 0.1, TARGETS[chosen])
+
+
+def test_weight_of_the_kl_follows_that_of_an_exact_posterior():
+    # All rows stand for themselves; some for more, and less than as many times as they are fewer.
+    assert kl_weight(given, INPUTS, (40, 0), 40) == pytest.approx(1)
+    alone = kl_weight(given, INPUTS, (10, 0), 40)
+    assert 1.5 < alone < 4
+    assert kl_weight(given, INPUTS, (10, 5), 40) < alone
+    # Of more rows than are known it is larger, by a power of their number.
+    first, second = (kl_weight(given, INPUTS, (10, 0), 40 * times) for times in (2, 4))
+    assert first / alone == pytest.approx(second / first)
+    assert 1 < first / alone < 2
+
+
+def test_the_kl_is_that_of_densities():
+    """By samples of the posterior at some points; on average, with targets of the process."""
+    points = random.normal(size=(3, 2))
+    cross, prior = KERNEL(points, INPUTS), KERNEL(points, points)
+    whole = KERNEL(INPUTS, INPUTS) + 0.1 * np.eye(40)
+    gain = np.linalg.solve(whole, cross.T).T
+    smoothed = NOISE**2 * np.eye(3)
+    first = multivariate_normal(gain @ TARGETS[:, 0], prior - gain @ cross.T + smoothed)
+    second = multivariate_normal(np.zeros(3), prior + smoothed)
+    drawn = first.rvs(100_000, random_state=0)
+    expected = np.mean(first.logpdf(drawn) - second.logpdf(drawn))
+    assert given(np.arange(40)).kl(points) == pytest.approx(expected, rel=0.01)
+
+    of_process = np.linalg.cholesky(whole) @ random.normal(size=(40, 20_000))
+    with_targets = ExactPosterior(KERNEL, INPUTS, 0.1, of_process).kl(points)
+    assert ExactPosterior(KERNEL, INPUTS, 0.1).kl(points) == pytest.approx(with_targets, rel=0.02)
+
+
+def test_weight_of_a_line_in_function_space():
+    """Context points determine a line, whatever the number of rows: nothing is missing."""
+    inputs = random.normal(size=(60, 2))
+    assert weight_of_context(inputs, (), "tanh", 1.0, 0.01, 60) == pytest.approx(1, abs=0.05)
+    assert weight_of_context(inputs, (), "tanh", 1.0, 0.01, 6_000) < 2.5
+    # Rows of many inputs tell little of each other: the more there are, the more is missing.
+    many = random.normal(size=(300, 20))
+    weights = [weight_of_context(many, (30,), "tanh", 2.0, 0.01, number) for number in (300, 3_000)]
+    assert 1.5 < weights[0] < 6
+    assert weights[1] > 2 * weights[0]
+    assert 1 < weight_of_context(many, (30,), "tanh", 2.0, 1.0, 300) < weights[0]
+
+
+def test_weight_in_function_space_by_log_determinants():
+    """Of a line: K = X diag(p²) Xᵀ, and half of the log-determinants before and after the rows."""
+    inputs = random.normal(size=(30, 1))
+    design = np.hstack([inputs, np.ones((30, 1))])
+    kernel = design @ design.T
+    after = kernel - kernel @ np.linalg.solve(kernel + 0.01 * np.eye(30), kernel)
+    determinants = [np.linalg.slogdet(each + NOISE**2 * np.eye(30))[1] for each in (kernel, after)]
+    exact = ExactPosterior(lambda first, second: first @ second.T + 1, inputs, 0.01)
+    expected = 0.5 * (determinants[0] - determinants[1])
+    assert exact.kl(inputs) == pytest.approx(expected, rel=1e-3)
