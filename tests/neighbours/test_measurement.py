@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 from threadpoolctl import threadpool_limits
 
+from dvip.neighbours import function_space
 from dvip.neighbours.fitted_gp import NOISE
 from dvip.neighbours.function_space import weight_of_context
 from dvip.neighbours.measurement import ExactPosterior, kl_weight
@@ -67,6 +68,15 @@ def test_weight_of_a_line_in_function_space():
     assert 1.5 < weights[0] < 6
     assert weights[1] > 2 * weights[0]
     assert 1 < weight_of_context(many, (30,), "tanh", 2.0, 1.0, 300) < weights[0]
+
+
+def test_large_networks_are_weighed_by_fewer_rows(monkeypatch):
+    inputs = random.normal(size=(400, 5))
+    options = (inputs, (20,), "tanh", 2.0, 0.01, 400)
+    by_all = weight_of_context(*options)
+    monkeypatch.setattr(function_space, "MAX_DERIVATIVES", 200 * 141)
+    # What rows tell grows more slowly the more there are: the power of half of them is too large.
+    assert 1.05 * by_all < weight_of_context(*options) < 1.5 * by_all
 
 
 def test_weight_in_function_space_by_log_determinants():

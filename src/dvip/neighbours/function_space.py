@@ -39,6 +39,8 @@ __all__ = ["FunctionSpaceLayer", "gaussian_kl", "weight_of_context"]
 
 # Context points: rows of the step, and drawn ones.
 NUM_CONTEXT = (50, 50)
+# By which the KL is weighed, at most: large networks are weighed by fewer rows.
+MAX_DERIVATIVES = 5 * 10**7
 
 
 def weight_of_context(
@@ -57,6 +59,8 @@ def weight_of_context(
     network = started(1, (inputs.shape[1], *hidden, 1), activation, jax.random.key(0))
     scales = jnp.exp(in_a_row(log_prior_scales(network, prior_scale)))
     derivatives = eqx.filter_jit(jacobian)
+    most = max(sum(NUM_CONTEXT), MAX_DERIVATIVES // len(scales))
+    inputs = np.random.default_rng(0).permutation(inputs)[:most]
 
     def features(points: np.ndarray) -> np.ndarray:
         scaled = derivatives(network, jnp.asarray(points.T)) * scales
