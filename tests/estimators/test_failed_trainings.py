@@ -12,6 +12,7 @@ from dvip import (
     DeepGPRegressor,
     DVIPClassifier,
     DVIPRegressor,
+    SIPRegressor,
     TrainingDiverged,
 )
 from dvip.estimators.builder import default_max_iter
@@ -26,6 +27,13 @@ SHALLOW = {**TINY, "n_layers": 1}
 )
 def test_more_rows_get_more_steps(num_rows, steps):
     assert default_max_iter(num_rows, 50_000, 200_000) == steps
+
+
+def test_steps_of_sip_are_for_each_layer():
+    assert SIPRegressor()._num_steps(1_000) == 3_000
+    assert SIPRegressor(n_layers=2)._num_steps(1_000) == 6_000
+    assert SIPRegressor(n_layers=2)._num_steps(8_000) == 12_000
+    assert SIPRegressor(n_layers=2, max_iter=7)._num_steps(8_000) == 7
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def fit(
         typer.Option(
             min=1,
             help="Training steps; by default chosen by the number of rows, with --inference vi "
-            "50,000 (deep-gp 10,000, sip 3,000), and more for more than 2,000 rows.",
+            "50,000 (deep-gp 10,000, sip 3,000 a layer), and more for more than 2,000 rows.",
         ),
     ] = None,
     batch_size: Annotated[

@@ -45,8 +45,8 @@ class SIPRegressor(DeepRegressor, PriorFunctionsEstimator):
     alpha : float from 0 to 1, default 1.0
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
-        Training steps. By default 3,000 for up to 2,000 rows, then as the square root of the
-        number of rows, up to 12,000.
+        Training steps. By default 3,000 for each layer for up to 2,000 rows, then as the square
+        root of the number of rows, up to 12,000.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
@@ -155,6 +155,10 @@ class SIPRegressor(DeepRegressor, PriorFunctionsEstimator):
         verbose: bool = False,
     ):
         self._store(locals())
+
+    def _steps_by_default(self) -> tuple[int, int]:
+        fewest, most = self._default_steps  # of a layer: two have not learned enough by then
+        return self._num_layers * fewest, self._num_layers * most
 
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
