@@ -46,7 +46,7 @@ class SIPRegressor(DeepRegressor, PriorFunctionsEstimator):
         Of the α-energy; 0 is the ELBO. The paper's VIP has one layer and 0.5.
     max_iter : int, optional
         Training steps. By default 3,000 for each layer for up to 2,000 rows, then as the square
-        root of the number of rows, up to 12,000.
+        root of the number of rows, up to 12,000 for each.
     batch_size : int, default 100
         Rows a step.
     learning_rate : float, default 0.01
