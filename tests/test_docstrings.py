@@ -95,6 +95,38 @@ def test_estimators_list_the_names_of_the_registries(name):
         assert re.findall(r'"([\w-]+)"', names[1]) == list(PRIORS)
 
 
+NEIGHBOURS = [name for name in ESTIMATORS if ".neighbours." in ESTIMATORS._homes[name]]
+
+
+def said(estimator):
+    """What stands below each parameter of a docstring, in words."""
+    parts = re.split(r"^(\w+) : .*$", sections(estimator)["Parameters"], flags=re.MULTILINE)[1:]
+    return {name: text.split() for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+# Likelihoods have a test of their own; the others stand for something else in each method.
+OF_THE_METHOD = ("likelihood", "max_iter", "prior", "prior_scale", "n_points", "n_functions")
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_neighbours_say_the_same_of_the_same(name):
+    words = said(ESTIMATORS[name])
+    for other in NEIGHBOURS:
+        for parameter, text in said(ESTIMATORS[other]).items():
+            if parameter in words and parameter not in OF_THE_METHOD:
+                assert words[parameter] == text, f"{parameter} of {name} and {other}"
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_neighbours_tell_their_steps(name):
+    estimator = ESTIMATORS[name]()
+    told = re.findall(r"(?<=\s)[\d,]+\d", " ".join(said(estimator)["max_iter"]))
+    fewest, rows, most = (int(number.replace(",", "")) for number in told)
+    assert estimator._num_steps(rows // 10) == estimator._num_steps(rows) == fewest
+    assert fewest < estimator._num_steps(2 * rows) < most
+    assert estimator._num_steps(10**9) == most
+
+
 METHODS = {
     **dict.fromkeys(ESTIMATORS, ("fit", "partial_fit", "predict", "save")),
     "Predictive": ("log_prob", "pdf", "cdf", "quantile", "interval", "crps", "sample", "target"),

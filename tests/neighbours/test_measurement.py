@@ -5,10 +5,10 @@ import pytest
 from scipy.stats import multivariate_normal
 from threadpoolctl import threadpool_limits
 
-from dvip.neighbours import function_space
+from dvip.neighbours import function_space, measurement
 from dvip.neighbours.fitted_gp import NOISE
 from dvip.neighbours.function_space import weight_of_context
-from dvip.neighbours.measurement import ExactPosterior, kl_weight
+from dvip.neighbours.measurement import ExactPosterior, growth, kl_weight
 from dvip.sum_kernel import SumKernel
 
 random = np.random.default_rng(0)
@@ -33,10 +33,37 @@ def test_weight_of_the_kl_follows_that_of_an_exact_posterior():
     alone = kl_weight(given, INPUTS, (10, 0), 40)
     assert 1.5 < alone < 4
     assert kl_weight(given, INPUTS, (10, 5), 40) < alone
-    # Of more rows than are known it is larger, by a power of their number.
-    first, second = (kl_weight(given, INPUTS, (10, 0), 40 * times) for times in (2, 4))
-    assert first / alone == pytest.approx(second / first)
-    assert 1 < first / alone < 2
+    # Of more rows than are known it is larger; rows that come late add less.
+    known, first, second = (kl_weight(given, INPUTS, (3, 0), 40 * times) for times in (1, 2, 4))
+    assert 1 < second / first < first / known < 2
+
+
+def test_growth():
+    """As many doublings as there are, each with its growth; between whole ones without a step."""
+    for ratio in (0.5, 0.9, 1.0):
+        growths = 0.8 * ratio ** np.arange(6)
+        of_rows = np.exp2(np.cumsum(np.append(3.0, growths)))
+        for doublings in (1, 2, 3):
+            expected = of_rows[3 + doublings] / of_rows[3]
+            assert growth(of_rows[:4], doublings) == pytest.approx(expected, rel=1e-6)
+        between = [growth(of_rows[:4], doublings) for doublings in (0, 0.01, 0.5, 0.99, 1)]
+        assert between == sorted(between)
+        assert between[0] == 1
+    # Growth that does not fall is a power; nothing can be learned from what falls.
+    assert growth([1, 1.1, 1.3, 2.6], 2) == pytest.approx(4, rel=1e-6)
+    assert growth([2.0, 2.0, 1.9, 1.8], 5) == 1
+
+
+def test_many_rows_are_extrapolated_from_few(monkeypatch):
+    inputs = random.normal(size=(1_600, 2))
+
+    def all_of(chosen):
+        return ExactPosterior(KERNEL, inputs[chosen], 0.1)
+
+    monkeypatch.setattr(measurement, "NUM_WEIGHED", len(inputs))
+    exact = kl_weight(all_of, inputs, (40, 10), len(inputs))
+    monkeypatch.setattr(measurement, "NUM_WEIGHED", 400)
+    assert kl_weight(all_of, inputs, (40, 10), len(inputs)) == pytest.approx(exact, rel=0.1)
 
 
 def test_the_kl_is_that_of_densities():
@@ -75,8 +102,9 @@ def test_large_networks_are_weighed_by_fewer_rows(monkeypatch):
     options = (inputs, (20,), "tanh", 2.0, 0.01, 400)
     by_all = weight_of_context(*options)
     monkeypatch.setattr(function_space, "MAX_DERIVATIVES", 200 * 141)
-    # What rows tell grows more slowly the more there are: the power of half of them is too large.
-    assert 1.05 * by_all < weight_of_context(*options) < 1.5 * by_all
+    by_some = weight_of_context(*options)
+    assert by_some != by_all
+    assert by_some == pytest.approx(by_all, rel=0.15)
 
 
 def test_weight_in_function_space_by_log_determinants():

@@ -17,7 +17,6 @@ import numpy as np
 from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.regression import DeepRegressor
 from dvip.likelihoods import Likelihood
-from dvip.neighbours.frame import with_shared_parameters
 from dvip.neighbours.repulsive import NetworksEstimator
 
 __all__ = ["DeepEnsembleClassifier", "DeepEnsembleRegressor"]
@@ -54,7 +53,6 @@ class _DeepEnsemble(NetworksEstimator):
         self._store(locals())
 
 
-@with_shared_parameters
 class DeepEnsembleRegressor(DeepRegressor, _DeepEnsemble):
     """Regression with several networks from different random starts: a deep ensemble.
 
@@ -62,23 +60,62 @@ class DeepEnsembleRegressor(DeepRegressor, _DeepEnsemble):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50, 50)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "relu"
+        Between its layers.
     n_networks : int, default 5
         How many networks there are. A prediction is best made of a multiple of them.
     prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
-    {training}
+    max_iter : int, optional
+        Training steps. By default 500 for up to 400 rows, then in proportion to the
+        number of rows, up to 20,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
     likelihood : str or Regression, default "auto"
         The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
         noise whose size depends on the inputs, "heteroscedastic". "gaussian" is noise of one size,
         "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
         positive numbers, "poisson" and "negative-binomial" for counts.
-    {others}
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------
@@ -95,7 +132,6 @@ class DeepEnsembleRegressor(DeepRegressor, _DeepEnsemble):
         return "heteroscedastic"
 
 
-@with_shared_parameters
 class DeepEnsembleClassifier(DeepClassifier, _DeepEnsemble):
     """Classification with several networks from different random starts: a deep ensemble.
 
@@ -103,19 +139,62 @@ class DeepEnsembleClassifier(DeepClassifier, _DeepEnsemble):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50, 50)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "relu"
+        Between its layers.
     n_networks : int, default 5
         How many networks there are. A prediction is best made of a multiple of them.
     prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 500 for up to 400 rows, then in proportion to the
+        number of rows, up to 20,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
+        From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+        class of your own. "auto" is probit for two classes and softmax for more.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    classes_ : array
+        The labels, sorted.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------

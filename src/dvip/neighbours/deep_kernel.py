@@ -34,7 +34,7 @@ from dvip.kernels import RBF
 from dvip.layers import GaussianLayer, Perceptrons, SparseGPLayer, WhitenedGaussian
 from dvip.layers.sparse_gp import initial_inducing_points
 from dvip.likelihoods import Likelihood
-from dvip.neighbours.frame import NetworkEstimator, with_shared_parameters
+from dvip.neighbours.frame import NetworkEstimator
 from dvip.neighbours.networks import whitened
 
 __all__ = ["DeepKernelClassifier", "DeepKernelLayer", "DeepKernelRegressor"]
@@ -155,7 +155,6 @@ class _DeepKernel(NetworkEstimator):
         )
 
 
-@with_shared_parameters
 class DeepKernelRegressor(DeepRegressor, _DeepKernel):
     """Regression with a Gaussian process of the features of a network (deep kernel learning).
 
@@ -164,7 +163,10 @@ class DeepKernelRegressor(DeepRegressor, _DeepKernel):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50, 50)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     n_features : int, default 5
         Outputs of the network, which the kernel sees.
     n_inducing : int, default 100
@@ -172,13 +174,53 @@ class DeepKernelRegressor(DeepRegressor, _DeepKernel):
     prior_scale : float, default 1.0
         Scale of a Gaussian prior of the weights, of those of a sum of n terms over √n; their most
         probable values are sought. A large one is no prior, and sure of its mistakes.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 50,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : str or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------
@@ -192,7 +234,6 @@ class DeepKernelRegressor(DeepRegressor, _DeepKernel):
     """
 
 
-@with_shared_parameters
 class DeepKernelClassifier(DeepClassifier, _DeepKernel):
     """Classification with a Gaussian process of the features of a network.
 
@@ -200,7 +241,10 @@ class DeepKernelClassifier(DeepClassifier, _DeepKernel):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50, 50)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     n_features : int, default 5
         Outputs of the network, which the kernel sees.
     n_inducing : int, default 100
@@ -208,13 +252,53 @@ class DeepKernelClassifier(DeepClassifier, _DeepKernel):
     prior_scale : float, default 1.0
         Scale of a Gaussian prior of the weights, of those of a sum of n terms over √n; their most
         probable values are sought. A large one is no prior, and sure of its mistakes.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 50,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
+        From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+        class of your own. "auto" is probit for two classes and robust-max for more.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    classes_ : array
+        The labels, sorted.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------

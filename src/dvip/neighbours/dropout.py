@@ -22,7 +22,7 @@ from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Perceptrons
 from dvip.likelihoods import Likelihood
-from dvip.neighbours.frame import NetworkEstimator, check_positive, with_shared_parameters
+from dvip.neighbours.frame import NetworkEstimator, check_positive
 from dvip.neighbours.networks import RandomNetworks, log_prior_scales, started
 
 __all__ = ["DropoutClassifier", "DropoutLayer", "DropoutRegressor"]
@@ -115,7 +115,6 @@ class _Dropout(NetworkEstimator):
         return DropoutLayer(network, float(self.rate), float(self.prior_scale))
 
 
-@with_shared_parameters
 class DropoutRegressor(DeepRegressor, _Dropout):
     """Regression with a network some of whose units are dropped at random: Monte Carlo dropout.
 
@@ -123,19 +122,62 @@ class DropoutRegressor(DeepRegressor, _Dropout):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50, 50)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "relu"
+        Between its layers.
     rate : float, default 0.02
         The probability that a unit, or an input of the network, is dropped.
     prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 50,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : str or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------
@@ -149,7 +191,6 @@ class DropoutRegressor(DeepRegressor, _Dropout):
     """
 
 
-@with_shared_parameters
 class DropoutClassifier(DeepClassifier, _Dropout):
     """Classification with a network some of whose units are dropped at random.
 
@@ -157,19 +198,62 @@ class DropoutClassifier(DeepClassifier, _Dropout):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50, 50)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "relu"
+        Between its layers.
     rate : float, default 0.02
         The probability that a unit, or an input of the network, is dropped.
     prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n: the
         smaller, the stronger the weight decay.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 50,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
+        From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+        class of your own. "auto" is probit for two classes and softmax for more.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    classes_ : array
+        The labels, sorted.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------

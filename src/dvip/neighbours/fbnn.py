@@ -35,7 +35,6 @@ from dvip.estimators.priors import Prior
 from dvip.estimators.regression import DeepRegressor
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.fitted_gp import FITTED, NOISE, FittedGP
-from dvip.neighbours.frame import with_shared_parameters
 from dvip.neighbours.mean_field import GaussianWeights, MeanFieldLayer
 from dvip.neighbours.measurement import MeasuredEstimator, MeasurementPoints
 from dvip.neighbours.stein import whitened_score
@@ -154,7 +153,6 @@ class _FBNN(MeasuredEstimator):
         )
 
 
-@with_shared_parameters
 class FBNNRegressor(DeepRegressor, _FBNN):
     """Regression with a Bayesian neural network whose prior is one over functions.
 
@@ -164,7 +162,10 @@ class FBNNRegressor(DeepRegressor, _FBNN):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50,)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     prior : str or ImplicitProcess, default "gp"
         The prior over functions. "gp" is a Gaussian process whose kernel is fitted to the data
         before the training. All others, names or objects as of `DVIPRegressor`, stay as they are;
@@ -176,13 +177,53 @@ class FBNNRegressor(DeepRegressor, _FBNN):
         Where they are compared to the prior: rows of the batch, and points that are uniform in a
         box around the training inputs. Their KL stands for that of all rows: it has twice the
         weight that would be right for a Gaussian process that is fitted to the data.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 4,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 16,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : str or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Notes
     -----
@@ -206,7 +247,6 @@ class FBNNRegressor(DeepRegressor, _FBNN):
         return self._guarded(super()._initialised(likelihood))
 
 
-@with_shared_parameters
 class FBNNClassifier(DeepClassifier, _FBNN):
     """Classification with a Bayesian neural network whose prior is one over functions.
 
@@ -216,7 +256,10 @@ class FBNNClassifier(DeepClassifier, _FBNN):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50,)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     prior : str or ImplicitProcess, default "gp"
         The prior over functions. "gp" is a Gaussian process whose kernel is fitted before the
         training, to labels as numbers of mean 0 and variance 1. All others, names or objects as
@@ -228,13 +271,53 @@ class FBNNClassifier(DeepClassifier, _FBNN):
         Where they are compared to the prior: rows of the batch, and points that are uniform in a
         box around the training inputs. Their KL stands for that of all rows: it has twice the
         weight that would be right for a Gaussian process that is fitted to the data.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 4,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 16,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
+        From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+        class of your own. "auto" is probit for two classes and softmax for more.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    classes_ : array
+        The labels, sorted.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Notes
     -----

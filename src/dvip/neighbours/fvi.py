@@ -27,7 +27,6 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Layer
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.fitted_gp import FITTED, NOISE
-from dvip.neighbours.frame import with_shared_parameters
 from dvip.neighbours.generators import (
     INITIAL_NOISE,
     Densities,
@@ -132,7 +131,6 @@ class FVILayer(Layer):
         return values + jnp.exp(0.5 * generator.log_noise)[:, None] * white
 
 
-@with_shared_parameters
 class FVIRegressor(DeepRegressor, MeasuredEstimator):
     """Regression with a latent-variable model of functions as the posterior.
 
@@ -144,7 +142,10 @@ class FVIRegressor(DeepRegressor, MeasuredEstimator):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (50,)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     prior : str or ImplicitProcess, default "gp"
         The prior over functions. "gp" is a Gaussian process whose kernel is fitted to the data
         before the training. All others, names or objects as of `DVIPRegressor`, stay as they are;
@@ -158,13 +159,53 @@ class FVIRegressor(DeepRegressor, MeasuredEstimator):
     n_points : pair of int, default (20, 5)
         Where it does: rows of the batch, and points that are uniform in a box around the training
         inputs. Their KL has the weight that `FBNNRegressor` gives it.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 4,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 20,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.01
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : str or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from dvip.estimators.classification import DeepClassifier
 from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Layer
 from dvip.likelihoods import Likelihood
-from dvip.neighbours.frame import NetworkEstimator, check_among, with_shared_parameters
+from dvip.neighbours.frame import NetworkEstimator, check_among
 from dvip.neighbours.function_space import FunctionSpaceLayer, weight_of_context
 from dvip.neighbours.laplace import LaplaceLayer, with_posterior
 from dvip.objectives import DeepModel, Ensemble
@@ -145,7 +145,6 @@ def _without_posterior(model: DeepModel) -> DeepModel:
     return eqx.tree_at(lambda model: model.network.stages[0].layer, model, layer.without_factor())
 
 
-@with_shared_parameters
 class LinearisedRegressor(DeepRegressor, _Linearised):
     """Regression with a network that is linearised in its Gaussian weights.
 
@@ -154,7 +153,10 @@ class LinearisedRegressor(DeepRegressor, _Linearised):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (30, 30)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     method : {"laplace", "function-space"}, default "laplace"
         Train a network, then take it as linear in its weights, with their posterior in closed form;
         or find independent Gaussian weights whose linearised functions stay near those of the
@@ -163,13 +165,53 @@ class LinearisedRegressor(DeepRegressor, _Linearised):
     prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n. "laplace"
         chooses it anew after the training, by the marginal likelihood.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 50,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : str or Regression, default "auto"
+        The noise of the data: a name, or an object of a class of your own. "auto" is Gaussian
+        noise, "gaussian". "heteroscedastic" is Gaussian noise whose size depends on the inputs,
+        "student-t" has heavy tails, "heteroscedastic-student-t" both; "log-normal" is for
+        positive numbers, "poisson" and "negative-binomial" for counts.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------
@@ -183,7 +225,6 @@ class LinearisedRegressor(DeepRegressor, _Linearised):
     """
 
 
-@with_shared_parameters
 class LinearisedClassifier(DeepClassifier, _Linearised):
     """Classification with a network that is linearised in its Gaussian weights.
 
@@ -191,7 +232,10 @@ class LinearisedClassifier(DeepClassifier, _Linearised):
 
     Parameters
     ----------
-    {network}
+    hidden : sequence of int, default (30, 30)
+        Widths of the network's hidden layers.
+    activation : {"tanh", "relu", "silu", "sigmoid", "softplus", "cos"}, default "tanh"
+        Between its layers.
     method : {"laplace", "function-space"}, default "laplace"
         Train a network, then take it as linear in its weights, with their posterior in closed form;
         or find independent Gaussian weights whose linearised functions stay near those of the
@@ -200,13 +244,53 @@ class LinearisedClassifier(DeepClassifier, _Linearised):
     prior_scale : float, default 2.0
         Standard deviation of the weights a priori, of those of a sum of n terms over √n. "laplace"
         chooses it anew after the training, by the marginal likelihood.
-    {training}
-    {likelihood}
-    {others}
+    max_iter : int, optional
+        Training steps. By default 10,000 for up to 2,000 rows, then as the square root of the
+        number of rows, up to 50,000.
+    batch_size : int, default 100
+        Rows a step.
+    learning_rate : float, default 0.005
+        Of Adam at the first step; it falls to zero along a cosine.
+    n_predictive_samples : int, default 100
+        The samples of a prediction: the components of the mixture.
+    likelihood : {"auto", "probit", "robustmax", "softmax"} or Classification, default "auto"
+        From units to classes: a name, an object such as `RobustMax(error=0.05)`, or one of a
+        class of your own. "auto" is probit for two classes and softmax for more.
+    n_members : int, optional
+        Train an ensemble of so many models, side by side; the prediction is the mean of their
+        distributions. By default there is one model.
+    validation_fraction : float, optional
+        The share of the rows that is left out of the training to stop it when nothing improves
+        any more and to keep the best. Each member of an ensemble leaves out another part.
+    calibrate : bool, default False
+        Whether to correct predictions by rows that were left out of the training:
+        `validation_fraction` of them or, if it is not given, a tenth, or of an ensemble all rows,
+        each by one member.
+    max_seconds : float, optional
+        How long `fit` may take; the training is shortened to it.
+    precision : {"float32", "float64"}, default "float32"
+        Of all computations of the model.
+    random_state : int, RandomState or None, default 0
+        The same number gives the same model.
+    verbose : bool, default False
+        Whether to show a progress bar; where there is no terminal, a line a minute.
 
     Attributes
     ----------
-    {attributes}
+    classes_ : array
+        The labels, sorted.
+    model_ : DeepModel or Ensemble
+        The trained network and likelihood, or with `n_members` all of them.
+    bound_history_ : array
+        The mean of the objective over successive stretches of the training.
+    calibration_ : Calibration
+        How predictions are corrected, with `calibrate`.
+    validation_scores_ : array of shape (scores, 3)
+        Member, step and mean log-density of left-out rows, on the scale of the model.
+    n_iter_ : int
+        Training steps done.
+    encoder_ : TableEncoder
+        How a table became numbers; only where one was needed.
 
     Examples
     --------
