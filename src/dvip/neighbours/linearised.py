@@ -5,6 +5,7 @@ compares linearised functions while it trains (Rudner et al. 2022). Their estima
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -17,12 +18,12 @@ from dvip.estimators.regression import DeepRegressor
 from dvip.layers import Layer
 from dvip.likelihoods import Likelihood
 from dvip.neighbours.frame import NetworkEstimator, check_among
-from dvip.neighbours.function_space import FunctionSpaceLayer, weight_of_context
+from dvip.neighbours.function_space import NUM_SAMPLES, FunctionSpaceLayer, weight_of_context
 from dvip.neighbours.laplace import LaplaceLayer, with_posterior
 from dvip.objectives import DeepModel, Ensemble
 from dvip.prediction import members_of
 from dvip.runtime import derived_seed, precision
-from dvip.training import CheckpointFolder, Data, TrainingResult
+from dvip.training import CheckpointFolder, Data, TrainingResult, TrainingSettings
 
 __all__ = ["LinearisedClassifier", "LinearisedRegressor"]
 
@@ -70,6 +71,12 @@ class _Linearised(NetworkEstimator):
     def _steps_by_default(self) -> tuple[int, int]:
         fewest, most = self._default_steps  # a step in function space takes far longer
         return (fewest, most) if self.method == "laplace" else (fewest // 2, most // 2)
+
+    def _settings(self, max_iter: int) -> TrainingSettings:
+        settings = super()._settings(max_iter)
+        if self.method == "laplace":  # nothing is random
+            return settings
+        return replace(settings, num_samples=NUM_SAMPLES)
 
     def _make_layer(
         self, index: int, inputs: np.ndarray, num_units: int, key: PRNGKeyArray
