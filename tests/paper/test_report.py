@@ -165,11 +165,22 @@ def test_the_papers_figures_are_there_without_ours(results):
 def test_mixed_settings_are_named(results, different):
     for split, steps in ((5, 20_000), (6, 20_010)):  # of a few rows more
         store(results.folder, Run("energy", "sgp", split), {"nll": 1.0}, steps=steps)
+    given = {"settings": {"max_iter": 20_000, "random_state": 9}}
+    store(results.folder, Run("energy", "sgp", 8), {"nll": 1.0}, steps=20_000, **given)
     assert "different settings" not in markdown(summarise(UCI, results))
     store(results.folder, Run("energy", "sgp", 7), {"nll": 1.0}, **different)
     words = "Runs of different settings are pooled in SGP on energy."
     assert words in markdown(summarise(UCI, results))
     assert words in html_report(summarise_all(results))
+
+
+def test_a_model_that_chooses_its_steps_is_no_mixture(tmp_path):
+    for split, steps in ((0, 750), (1, 1_500)):
+        settings = {"inference": "auto", "random_state": split}
+        store(tmp_path, Run("yacht", "dvip", split), {"nll": 1.0}, steps=steps, settings=settings)
+    text = markdown(summarise(EXPERIMENTS["neighbours"], Results(tmp_path)))
+    assert "1.00 ± 0.00 (2)" in text
+    assert "different settings" not in text
 
 
 def test_other_budgets_have_files_of_their_own(results):

@@ -78,6 +78,10 @@ SMALLEST_STDERR = 0.005
 SMALLEST_STDERR_OF_PERCENT = {"accuracy": 0.01 * SMALLEST_STDERR}
 # Splits that differ by a few rows may differ by a few steps, but not by such a factor.
 MAX_RATIO_OF_STEPS = 1.05
+# What settings may differ in (a number of steps that was given says no more than the steps done),
+# and the `inference` of models that choose their number of steps for each split.
+OF_A_RUN = ("random_state", "max_iter")
+CHOOSES = "auto"
 
 
 def higher_is_better(metric: str) -> bool:
@@ -153,10 +157,14 @@ class Cell:
     def is_mixed(self) -> bool:
         """Whether runs of different settings or lengths are pooled, such as of other releases."""
         settings = [
-            {k: v for k, v in r.get("settings", {}).items() if k != "random_state"}
+            {k: v for k, v in r.get("settings", {}).items() if k not in OF_A_RUN}
             for r in self.results
         ]
-        steps = [result["steps"] for result in self.finished if "steps" in result]
+        steps = [
+            result["steps"]
+            for result in self.finished
+            if "steps" in result and result.get("settings", {}).get("inference") != CHOOSES
+        ]
         return any(other != settings[0] for other in settings) or (
             max(steps, default=0) > MAX_RATIO_OF_STEPS * min(steps, default=0)
         )
