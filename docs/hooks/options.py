@@ -1,25 +1,16 @@
 """What classes have only when they are imported, for the reference, which is made from their text.
 
-Equinox makes `__init__` from the fields of priors and likelihoods. Docstrings of the paper's
-neighbours have the parameters that all of them share from one place.
+Equinox makes `__init__` from the fields of priors and likelihoods.
 """
-
-import importlib
 
 import griffe
 
-# The first line that the shared parameters take the place of.
-SHARED = "{training}"
-
 
 class Options(griffe.Extension):
-    """Gives classes with static fields an `__init__` with their options, and docstrings whole."""
+    """Gives classes with static fields an `__init__` with their options."""
 
     def on_class_members(self, *, cls: griffe.Class, **_) -> None:
         """Called for each class, when its fields are known."""
-        if cls.docstring is not None and SHARED in cls.docstring.value:
-            module = importlib.import_module(cls.module.path)
-            cls.docstring.value = getattr(module, cls.name).__doc__
         options = []
         for name, field in cls.attributes.items():
             call = field.value
