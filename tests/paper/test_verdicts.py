@@ -27,6 +27,7 @@ def store(folder, dataset, method, nlls, coverage=0.95, seconds=10.0, **parts):
             "train_metrics": metrics,
             "rows": {"train": 90, "test": 10},
             "calibration": {"pit": [5] * 20, "coverage": [0.05 * k for k in range(1, 20)]},
+            "finished": "2026-11-16T12:00:00+00:00",
         }
         Results(folder).write(run, result | parts)
 
@@ -120,6 +121,17 @@ def test_cost_of_deep_models(tmp_path, seconds, difference, verdict):
             store(tmp_path, "energy", method, [*other[:split], nll], seconds=seconds)
     claim = judged(tmp_path)[DEEP]
     assert claim.verdict == verdict
+
+
+def test_times_of_different_days_are_not_compared(tmp_path):
+    """A machine has quick and slow days; scores do not depend on them."""
+    base, other = shifted(0.3)
+    store(tmp_path, "energy", "dgp-2", base)
+    store(tmp_path, "energy", "dvip-2", other, seconds=5, finished="2026-11-18T12:00:00+00:00")
+    claim = judged(tmp_path)[DEEP]
+    assert "NLL of DVIP 2 minus DGP 2: +0.300 ± 0.007 (5 runs of 1 set)" in claim.numbers
+    assert "(runs of one day) of DVIP 2 minus DGP 2: no runs" in claim.numbers
+    assert claim.verdict == FAILS
 
 
 def test_without_runs_nothing_is_decided(tmp_path):

@@ -19,10 +19,10 @@ of log₂ w from n/8 to n/4, to n/2, to n, and r = (g_3 / g_1)^½,
 Where the process is all that is known, the mean over targets of its own will do: the KL is then
 what the rows tell of the values there, half the difference of the log-determinants.
 
-Functional BNNs and FVI have twice this weight, or 1 if that is more, with the kernel that has the
-largest marginal likelihood. The 2 was chosen on eight small parts of tables: networks with
-independent weights, compared by samples, come out too sure of themselves with 1, on some of these
-tables by far (mean NLL 1.14; with 2 and with 3 it is 0.14).
+All methods have twice this weight, or 1 if that is more; functional BNNs and FVI with the kernel
+that has the largest marginal likelihood. The 2 was chosen for functional BNNs on eight small parts
+of tables: networks with independent weights come out too sure of themselves with 1, on some of
+these tables by far (mean NLL 1.14; with 2 and with 3 it is 0.14).
 """
 
 from collections.abc import Callable, Sequence
@@ -49,6 +49,7 @@ from dvip.sum_kernel import JITTER, SMOOTH_FUNCTION, GPData, SumKernel, fitted_k
 from dvip.training import CheckpointFolder, Data
 
 __all__ = [
+    "CAUTION",
     "ExactPosterior",
     "MeasuredEstimator",
     "MeasurementPoints",
@@ -62,7 +63,7 @@ MARGIN = 0.1
 # Training rows that are kept to have points near them where there is no batch.
 NUM_KEPT = 200
 # Of the weight of the KL: rows at most, sets of points, and how many times what an exact posterior
-# asks for where functions are compared by samples.
+# asks for.
 NUM_WEIGHED, NUM_SETS = 1_000, 8
 CAUTION = 2.0
 
