@@ -81,8 +81,10 @@ def test_two_processes_save_and_a_third_loads(models, tmp_path, times, with_lock
             assert not list(shared.glob("*.tmp"))
             if with_locks:
                 assert len(list(shared.iterdir())) == 2
-    finally:
+    except BaseException:  # else some might still be on their way out of the last barrier
         barrier.abort()
+        raise
+    finally:
         for process in processes:
             process.join(SECONDS)
     assert [process.exitcode for process in processes] == [0, 0]
