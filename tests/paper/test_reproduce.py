@@ -148,12 +148,32 @@ def finish_and_compare(out, expected):
     assert stored(out) == stored(expected)
 
 
+# From outside, a quick machine would be done before it is killed.
+KILLED_AFTER_A_RUN = """
+import os, signal
+from dvip.__main__ import main
+from dvip.paper.results import Results
+
+write = Results.write
+
+def write_and_die(*result):
+    write(*result)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+Results.write = write_and_die
+main()
+"""
+
+
 def test_killed_and_finished(toy_results, tmp_path):
-    """Killed after its first run, at the latest within its last."""
-    process = reproduce_process(tmp_path)
-    wait_until(lambda: list(tmp_path.rglob("*.json")))
-    kill(tmp_path, process)
-    assert len(stored(tmp_path)) < 3
+    arguments = ["reproduce", *toy_command(tmp_path, *ALL_SPLITS)]
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED_AFTER_A_RUN, *map(str, arguments)],
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert len(stored(tmp_path)) == 1
     finish_and_compare(tmp_path, toy_results)
 
 
